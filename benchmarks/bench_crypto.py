@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.bench import Row, Size, seconds_of
 
 from lumos.crypto.groups import GROUPS, Group
-from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
+from lumos.device import PrivateRandomness, PublicRandomness, Shard, simulated_secrets
 from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
 from lumos.secagg import (
     AggregateSettings,
@@ -135,8 +135,8 @@ def shard_of(devices: int) -> Shard:
         devices,
         np.zeros(devices + 1, np.int64),
         np.empty(0, np.int64),
-        PrivateCoins(simulated_secrets(SEED, ids)),
-        PublicCoins(SEED),
+        PrivateRandomness(simulated_secrets(SEED, ids)),
+        PublicRandomness(SEED),
     )
 
 

@@ -80,7 +80,7 @@ class OurEpoch:
     def drops(self) -> Drops | None:
         """Draw what falls in the next epoch."""
         self._step += 1
-        return self.network.drops(self.trees, self.shard.coins, self._step)
+        return self.network.drops(self.trees, self.shard.randomness, self._step)
 
     def __call__(self) -> None:
         """Forward and backward."""

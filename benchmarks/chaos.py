@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--calm", action="store_true", help="without any fault, to compare")
     asked = parser.parse_args()
     settings: dict[str, Any] = {} if asked.epochs is None else {"epochs": asked.epochs}
-    simulated = lumos.train(asked.graph, aggregate="secure", coins="simulated", **settings)
+    simulated = lumos.train(asked.graph, aggregate="secure", randomness="seeded", **settings)
     expected = simulated.summary()["weights_sha256"]
     with tempfile.TemporaryDirectory() as folder:
         layout = laid_out(asked.graph, Path(folder) / "federation")

@@ -101,6 +101,6 @@ python "$here/scale.py" "$out/scale" | tee "$out/scale.txt"
 
 echo "== real devices: chaos, two hundred of them, an hour with churn"
 python "$here/chaos.py" | tee "$out/chaos.txt"
-lumos up demo:200 --coins simulated --json > "$out/two-hundred-devices.json"
+lumos up demo:200 --randomness seeded --json > "$out/two-hundred-devices.json"
 python "$here/real_devices.py" | tee "$out/real-devices.txt"
 python "$here/soak.py" --minutes 60 | tee "$out/soak.txt"

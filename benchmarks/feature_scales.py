@@ -27,9 +27,9 @@ Rows = npt.NDArray[np.float64]
 Spoil = Callable[[Rows, np.random.Generator], Rows]
 
 
-def one_large(rows: Rows, coins: np.random.Generator) -> Rows:
+def one_large(rows: Rows, randomness: np.random.Generator) -> Rows:
     """The first column is noise in the thousands."""
-    return np.column_stack([3000 * coins.standard_normal(len(rows)), rows[:, 1:]])
+    return np.column_stack([3000 * randomness.standard_normal(len(rows)), rows[:, 1:]])
 
 
 def offset(rows: Rows, _: np.random.Generator) -> Rows:
@@ -80,16 +80,16 @@ def communities(kind: str, devices: int, seed: int, across: float) -> lumos.Grap
             within a class, so neither features nor neighbours decide alone; with 0.037, nine of
             ten.
     """
-    coins = np.random.default_rng(seed)
-    labels = coins.integers(0, CLASSES, devices)
-    ends = coins.integers(0, devices, (20 * devices, 2))
+    randomness = np.random.default_rng(seed)
+    labels = randomness.integers(0, CLASSES, devices)
+    ends = randomness.integers(0, devices, (20 * devices, 2))
     alike = labels[ends[:, 0]] == labels[ends[:, 1]]
-    kept = (alike | (coins.random(len(ends)) < across)) & (ends[:, 0] != ends[:, 1])
+    kept = (alike | (randomness.random(len(ends)) < across)) & (ends[:, 0] != ends[:, 1])
     edges = np.unique(np.sort(ends[kept], axis=1), axis=0)
-    some = np.sort(coins.permutation(len(edges))[: 2 * devices])
-    centres = 0.7 * coins.standard_normal((CLASSES, FEATURES))
-    rows = centres[labels] + coins.standard_normal((devices, FEATURES))
-    features = KINDS[kind](rows, coins).astype(np.float32)
+    some = np.sort(randomness.permutation(len(edges))[: 2 * devices])
+    centres = 0.7 * randomness.standard_normal((CLASSES, FEATURES))
+    rows = centres[labels] + randomness.standard_normal((devices, FEATURES))
+    features = KINDS[kind](rows, randomness).astype(np.float32)
     return lumos.Graph.from_edges(
         edges[some], devices=devices, features=features, labels=labels, name=kind
     )

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array, random_array
 
 from lumos.crypto.groups import ED25519
-from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
+from lumos.device import PrivateRandomness, PublicRandomness, Shard, simulated_secrets
 from lumos.exchange import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.secagg import AggregateSettings, FixedPoint, IdealAggregator, IdealCoordinator
@@ -33,8 +33,8 @@ RINGS = {4: FixedPoint(64.0, 14, 4, False), 8: FixedPoint(2.0**18, 24, 8, False)
 
 def pair(words: int, width: int, products: int, fixed: FixedPoint) -> tuple[float, float, int]:
     """Seconds of the setup, seconds in all, and bytes, of both ends together."""
-    coins = np.random.default_rng()
-    chosen = [coins.random(words) < 0.05 for _ in range(2)]
+    randomness = np.random.default_rng()
+    chosen = [randomness.random(words) < 0.05 for _ in range(2)]
     start = time.process_time()
     ends = [PairSession(1, 2, chosen[0], fixed), PairSession(2, 1, chosen[1], fixed)]
     sent = 0
@@ -51,7 +51,7 @@ def pair(words: int, width: int, products: int, fixed: FixedPoint) -> tuple[floa
         end.extend(message)
     ready = time.process_time()
     for step in range(products):
-        numbers = coins.integers(-127, 128, (2, width)).astype(np.int8)
+        numbers = randomness.integers(-127, 128, (2, width)).astype(np.int8)
         said = swap([end.correction(z, step, 0) for end, z in zip(ends, numbers, strict=True)])
         one, two = (end.share(m, step, 0) for end, m in zip(ends, said, strict=True))
         wide = numbers.astype(np.int64) << (fixed.fraction_bits - 7)
@@ -92,22 +92,22 @@ def limit(words: int, width: int, products: int, fixed: FixedPoint) -> float:
 
 def ideal_sum(words: int, width: int) -> float:
     """Seconds of one ideal sum over a perfect matching of a whole graph."""
-    coins = np.random.default_rng(0)
+    randomness = np.random.default_rng(0)
     devices = np.arange(DEVICES)
-    order = coins.permutation(DEVICES)
+    order = randomness.permutation(DEVICES)
     partner = np.empty(DEVICES, np.int64)
     partner[order[::2]], partner[order[1::2]] = order[1::2], order[::2]
     chosen = csr_array(random_array((DEVICES, words), density=14 / words, rng=0))
     chosen.data[:] = 1
     chosen.sum_duplicates()
-    vectors = coins.integers(-127, 128, (DEVICES, width)).astype(np.int8)
+    vectors = randomness.integers(-127, 128, (DEVICES, width)).astype(np.int8)
     shard = Shard(
         devices,
         DEVICES,
         np.zeros(DEVICES + 1, np.int64),
         np.empty(0, np.int64),
-        PrivateCoins(simulated_secrets(0, devices)),
-        PublicCoins(0),
+        PrivateRandomness(simulated_secrets(0, devices)),
+        PublicRandomness(0),
     )
     settings = AggregateSettings(limit=2.0**18, fraction_bits=24)
     took = 0.0

@@ -168,37 +168,37 @@ def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[s
 
 def communities(graph: lumos.Graph, many: int) -> np.ndarray:
     """[devices] a class for each: labels spread from `many` random devices, large ones slower."""
-    coins, devices = np.random.default_rng(0), graph.devices
+    randomness, devices = np.random.default_rng(0), graph.devices
     ends = graph.edge_list()
     both = np.concatenate([ends, ends[:, ::-1]])
     near = csr_array((np.ones(len(both)), (both[:, 0], both[:, 1])), shape=(devices, devices))
     labels = np.full(devices, -1)
-    labels[coins.choice(devices, many, replace=False)] = np.arange(many)
+    labels[randomness.choice(devices, many, replace=False)] = np.arange(many)
     for _ in range(30):
         known = np.flatnonzero(labels >= 0)
         ones = csr_array((np.ones(len(known)), (known, labels[known])), shape=(devices, many))
         sizes = np.maximum(np.bincount(labels[known], minlength=many), 1)
         votes = (near @ ones).toarray() / np.sqrt(sizes)
         labels = np.where(votes.max(axis=1) > 0, votes.argmax(axis=1), labels)
-    return np.where(labels < 0, coins.integers(0, many, devices), labels)
+    return np.where(labels < 0, randomness.integers(0, many, devices), labels)
 
 
 def heterophilous() -> lumos.Graph:
     """4,000 devices of 4 classes with words; 7 of 10 edges lead to the next class."""
-    coins, devices, classes, degree = np.random.default_rng(0), 4000, 4, 10
-    labels = coins.integers(0, classes, devices)
+    randomness, devices, classes, degree = np.random.default_rng(0), 4000, 4, 10
+    labels = randomness.integers(0, classes, devices)
     members = [np.flatnonzero(labels == c) for c in range(classes)]
-    first = coins.integers(0, devices, devices * degree // 2)
-    to_next = coins.random(len(first)) < 0.7
+    first = randomness.integers(0, devices, devices * degree // 2)
+    to_next = randomness.random(len(first)) < 0.7
     wanted = np.where(
-        to_next, (labels[first] + 1) % classes, coins.integers(0, classes, len(first))
+        to_next, (labels[first] + 1) % classes, randomness.integers(0, classes, len(first))
     )
-    second = np.array([coins.choice(members[c]) for c in wanted])
+    second = np.array([randomness.choice(members[c]) for c in wanted])
     apart = first != second
     return lumos.Graph.from_edges(
         np.stack([first, second], axis=1)[apart],
         devices=devices,
-        features=words_for(labels, coins),
+        features=words_for(labels, randomness),
         labels=labels,
         name="heterophilous",
     )
@@ -206,18 +206,18 @@ def heterophilous() -> lumos.Graph:
 
 def gaussian() -> lumos.Graph:
     """The demo graph with 64 dense features of both signs, off centre: a mean for each class."""
-    graph, coins = demo_graph(), np.random.default_rng(0)
+    graph, randomness = demo_graph(), np.random.default_rng(0)
     labels = np.asarray(graph.labels)
-    means = 0.25 * coins.standard_normal((labels.max() + 1, 64))
-    features = 0.5 + means[labels] + coins.standard_normal((graph.devices, 64))
+    means = 0.25 * randomness.standard_normal((labels.max() + 1, 64))
+    features = 0.5 + means[labels] + randomness.standard_normal((graph.devices, 64))
     return dataclasses.replace(graph, features=features.astype(np.float32), name="gaussian")
 
 
 def few_labels() -> lumos.Graph:
     """Facebook, where 2 % of the devices have a label."""
-    graph, coins = lumos.load("facebook"), np.random.default_rng(0)
+    graph, randomness = lumos.load("facebook"), np.random.default_rng(0)
     labels = np.asarray(graph.labels).copy()
-    hidden = coins.permutation(graph.devices)[graph.devices // 50 :]
+    hidden = randomness.permutation(graph.devices)[graph.devices // 50 :]
     labels[hidden] = -1
     return dataclasses.replace(graph, labels=labels, name="few-labels")
 

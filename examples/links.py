@@ -5,14 +5,14 @@ import numpy as np
 import lumos
 
 # Stands for your graph: 60 teams of 20, whose members know each other and share a few words.
-coins = np.random.default_rng(0)
+randomness = np.random.default_rng(0)
 team = np.repeat(np.arange(60), 20)
-inside = (team[:, None] == team) & (coins.random((1200, 1200)) < 0.4)
-across = coins.random((1200, 1200)) < 1 / 1200
+inside = (team[:, None] == team) & (randomness.random((1200, 1200)) < 0.4)
+across = randomness.random((1200, 1200)) < 1 / 1200
 share = np.where(np.arange(180) // 3 == team[:, None], 0.6, 0.01)
 graph = lumos.Graph.from_edges(
     np.argwhere(np.triu(inside | across, 1)),  # [edges, 2]
-    features=(coins.random((1200, 180)) < share).astype(np.float32),  # [devices, words]
+    features=(randomness.random((1200, 180)) < share).astype(np.float32),  # [devices, words]
     name="teams",
 )
 

@@ -18,18 +18,18 @@ def write(name: str, header: list[str], rows: list[list[object]]) -> None:
 
 
 # Stands for your files: 600 shops of two kinds, with two numbers each.
-coins = np.random.default_rng(0)
-kind = coins.integers(0, 2, 600)
-ends = coins.integers(0, 600, (6000, 2))
+randomness = np.random.default_rng(0)
+kind = randomness.integers(0, 2, 600)
+ends = randomness.integers(0, 600, (6000, 2))
 alike = kind[ends[:, 0]] == kind[ends[:, 1]]
-kept = ends[(ends[:, 0] != ends[:, 1]) & (alike | (coins.random(6000) < 0.2))]
+kept = ends[(ends[:, 0] != ends[:, 1]) & (alike | (randomness.random(6000) < 0.2))]
 write("shops.csv", ["source", "target"], kept.tolist())
 write(
     "shops.labels.csv",
     ["id", "label"],
     [[shop, ("bakery", "garage")[k]] for shop, k in enumerate(kind)],
 )
-numbers = kind[:, None] + coins.normal(0, 1, (600, 2))
+numbers = kind[:, None] + randomness.normal(0, 1, (600, 2))
 write(
     "shops.features.csv",
     ["id", "turnover", "area"],

@@ -6,15 +6,15 @@ import numpy as np
 import lumos
 
 # Stands for your graph: four communities of 200, whose members have a topic in common.
-coins = np.random.default_rng(0)
+randomness = np.random.default_rng(0)
 communities = nx.planted_partition_graph(4, 200, 0.03, 0.002, seed=0)
 graph = nx.Graph(communities.edges, name="clubs")
 graph.add_nodes_from(communities)
 for node in graph:
     topic = node // 200
-    graph.nodes[node]["x"] = (coins.random(40) < 0.1 + 0.2 * (np.arange(40) % 4 == topic)).astype(
-        float
-    )
+    graph.nodes[node]["x"] = (
+        randomness.random(40) < 0.1 + 0.2 * (np.arange(40) % 4 == topic)
+    ).astype(float)
     graph.nodes[node]["y"] = ("chess", "choir", "hiking", "rowing")[topic]
 
 run = lumos.train(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.runs.loop import Federation
 from lumos.training.config import Config
@@ -68,7 +68,7 @@ def measure_epoch(
 def _federation(
     graph: Graph, config: Config, seed: int
 ) -> tuple[Federation[ShardResult], Balanced]:
-    public = PublicCoins(seed)
+    public = PublicRandomness(seed)
     roles = np.full(graph.devices, Role.NOBODY, np.int64)
     held_back, classes = np.empty((0, 2), np.int64), 0
     if config.train.task == "link":

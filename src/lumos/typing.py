@@ -16,7 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 Small = npt.NDArray[np.int8]
 """Small integers with a sign: numbers of vectors that two devices multiply."""
 Words = npt.NDArray[np.uint32]
-"""Uniform words of a generator: coins and keystreams."""
+"""Uniform words of a generator: randomness and keystreams."""
 Arrays = dict[str, npt.NDArray[Any]]
 """Arrays by name, as an npz holds them."""
 Progress = Callable[[float, float | None, str], None]

@@ -16,7 +16,7 @@ from lumos.strict.link.stages import LinkSchedule
 from lumos.training.config import Config
 
 DEVICES, TRIALS = 60, 4000
-LINKS = Config.of(profile="strict", task="link", aggregate="secure", coins="system")
+LINKS = Config.of(profile="strict", task="link", aggregate="secure", randomness="system")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_learnt_weights_and_rehearsals_find_nothing_more(graph: lumos.Graph) -> 
 
 
 def test_questions_are_those_of_the_table(graph: lumos.Graph) -> None:
-    labels = Config.of(profile="strict", aggregate="secure", coins="system")
+    labels = Config.of(profile="strict", aggregate="secure", randomness="system")
     found = {one.about: one for one in sums.questions(graph, labels)}
     assert [len(one.sums) for one in found.values()] == [17, 18, 43, 46]
     for one in found.values():
@@ -106,7 +106,9 @@ def test_twin_without_a_margin_for_absent_devices(
 
 
 def test_twin_without_noise(graph: lumos.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noises, "normal", lambda coins, rows, width, step: np.zeros((60, width)))
+    monkeypatch.setattr(
+        noises, "normal", lambda randomness, rows, width, step: np.zeros((60, width))
+    )
     asked = question(graph)
     found = sums.seen_by(asked, LINKS, trials=600).by_account()
     assert exceeded(asked, found)
@@ -117,7 +119,7 @@ def test_twin_without_noise(graph: lumos.Graph, monkeypatch: pytest.MonkeyPatch)
 def test_twin_whose_noise_comes_from_a_public_seed(
     graph: lumos.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def public(coins: Any, rows: Any, width: int, step: int) -> np.ndarray:
+    def public(randomness: Any, rows: Any, width: int, step: int) -> np.ndarray:
         return np.random.default_rng(step).standard_normal((len(rows), width))
 
     monkeypatch.setattr(noises, "normal", public)
@@ -131,7 +133,7 @@ def test_twin_that_uses_its_noise_twice(
 ) -> None:
     normal = noises.normal
     monkeypatch.setattr(
-        noises, "normal", lambda coins, rows, width, step: normal(coins, rows, width, 0)
+        noises, "normal", lambda randomness, rows, width, step: normal(randomness, rows, width, 0)
     )
     asked = question(graph)
     view = sums.seen_by(asked, LINKS, trials=2000)

@@ -66,11 +66,12 @@ class Curious(SecureCoordinator):
 
 @pytest.mark.parametrize("system", [False, True], ids=["known graph", "drawn graph"])
 def test_a_chosen_coalition_opens_a_vector_of_a_known_graph_only(system: bool) -> None:
-    """The broken twin: with simulated coins the graph follows from the run seed.
+    """The broken twin: with simulated randomness the graph follows from the run seed.
 
     t of 40 devices choose themselves by that graph before the run. Where it is the graph of the
     run, they and a coordinator that follows the protocol have the victim's vector, bit by bit. If
-    the devices' coins come from the operating system, the same coalition holds too few shares.
+    the devices' randomness comes from the operating system, the same coalition holds too few
+    shares.
     """
     known = drawn_graph(TOTAL, K)
     colluding = attack.coalition_around(known, VICTIM, T)

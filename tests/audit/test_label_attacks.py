@@ -13,7 +13,7 @@ import lumos
 from lumos.audit import ATTACKS, AuditReport, AuditRow, Scene
 from lumos.audit.attacks import neighbours, repeats, replay, whole_run
 from lumos.audit.harness import printed
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.ldp.labels import LabelDraws
 from lumos.secagg.ideal import IdealCoordinator
@@ -177,11 +177,11 @@ def test_noise_of_one_stage_a_fifth_too_small_is_found(
 ) -> None:
     real = StrictCoordinator._add_up
 
-    def quieter(self: Any, of: Stage, step: int, coins: int) -> Any:
+    def quieter(self: Any, of: Stage, step: int, randomness: int) -> Any:
         total, factor = Noise.total.fget, 0.8 if of.name == stage else 1.0  # type: ignore[attr-defined]
         with monkeypatch.context() as patch:
             patch.setattr(Noise, "total", property(lambda noise: factor * total(noise)))
-            sums = real(self, of, step, coins)
+            sums = real(self, of, step, randomness)
             sent = next(sums)  # the noise is drawn before anything is awaited
         return (yield from _continued(sums, sent))
 
@@ -222,11 +222,13 @@ def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
         seed=0,
         shards=1,
     )
-    name = recorded.config.profile.coins(problem, recorded.config, control=False)
+    name = recorded.config.profile.randomness(problem, recorded.config, control=False)
     totals = []
     for step, (total, noise) in enumerate(zip(run.seen.totals, run.noises, strict=True)):
         assert noise is not None
-        drawn = PublicCoins(0).generator(f"ideal noise{name}", step).standard_normal(len(total))
+        drawn = (
+            PublicRandomness(0).generator(f"ideal noise{name}", step).standard_normal(len(total))
+        )
         totals.append(total - noise.total * drawn)
     known = replace(run, seen=run.seen._replace(totals=totals))
     generator = np.random.default_rng(0)
@@ -253,7 +255,9 @@ def test_opinions_that_are_not_randomized_are_found(
 def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     def degrees(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
         few = np.minimum(shard.degree // 3, mechanism.size - 1)
-        return mechanism.release(few, np.full((len(shard), mechanism.coins), 2**32 - 1, np.uint32))
+        return mechanism.release(
+            few, np.full((len(shard), mechanism.randomness), 2**32 - 1, np.uint32)
+        )
 
     def below_median() -> float:
         rows = attacked("neighbourhood", graph).rows

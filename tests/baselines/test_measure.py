@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.baselines import BaselineSettings, Measured, baseline
 from lumos.baselines.lpgnn import LABEL_STEPS
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.training.given_split import HeldOut
@@ -31,7 +31,7 @@ def test_accuracy_is_of_the_split_of_train(system: str) -> None:
     graph = load("demo:120")
     found = measured(graph, system=system, seed=3)
     assert graph.labels is not None
-    roles = split_vertices(graph.labels, PublicCoins(3))
+    roles = split_vertices(graph.labels, PublicRandomness(3))
     assert found.outputs.shape == (graph.devices, graph.class_count)
     assert found.metrics == device_scores(found.outputs, graph.labels, roles, graph.classes)
     assert found.metrics["test_accuracy"] == accuracy(found.outputs, graph.labels, roles, Role.TEST)
@@ -43,7 +43,7 @@ def test_accuracy_is_of_the_split_of_train(system: str) -> None:
 def test_auc_is_of_the_split_of_train(system: str) -> None:
     graph = load("demo:120")
     found = measured(graph, system=system, task="link", seed=3)
-    split = split_edges(graph, PublicCoins(3))
+    split = split_edges(graph, PublicRandomness(3))
     wanted = {
         "test_auc": link_auc(found.outputs, split.test, split.test_non_neighbours),
         "val_auc": link_auc(found.outputs, split.validation, split.validation_non_neighbours),
@@ -58,7 +58,7 @@ def test_auc_is_of_the_split_of_train(system: str) -> None:
 def test_links_know_of_training_edges_only(system: str) -> None:
     """Move the edges that test: with the same training edges, nothing that is learnt changes."""
     graph = load("demo:120")
-    public = PublicCoins(0)
+    public = PublicRandomness(0)
     split = split_edges(graph, public)
     before = measured(graph, system=system, task="link")
 
@@ -83,7 +83,7 @@ def test_links_know_of_training_edges_only(system: str) -> None:
 def test_test_labels_change_nothing_that_is_learnt(system: str) -> None:
     graph = load("demo:120")
     labels = np.array(graph.labels)
-    test = split_vertices(labels, PublicCoins(0)) == Role.TEST
+    test = split_vertices(labels, PublicRandomness(0)) == Role.TEST
     labels[test] = (labels[test] + 1) % graph.class_count
     other = Graph(
         offsets=graph.offsets,

@@ -37,9 +37,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ([*PAPER, "--update-epsilon", "2"], "--update-epsilon", "--profile strict"),
         ([*PAPER, "--balancer", "greedy", "--iterations", "5"], "--iterations", "mcmc"),
         (
-            ["--coins", "system", "--checkpoint-every", "5", "--out", "never-made"],
+            ["--randomness", "system", "--checkpoint-every", "5", "--out", "never-made"],
             "--checkpoint-every",
-            "--coins simulated",
+            "--randomness seeded",
         ),
         (["--checkpoint-every", "5"], "--checkpoint-every", "--out"),
         (["--tensorboard"], "--tensorboard", "--out"),

@@ -15,7 +15,7 @@ from tests.strict.linking import at_home, town
 
 import lumos
 from lumos.cli.main import run
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.runs.run import Run
 from lumos.training.split import Role, split_vertices
 
@@ -314,7 +314,7 @@ def test_new_devices_of_a_strict_run(
     """A copy of a device that does not train believes what the device believes."""
     trained, folder = strict
     graph = present(trained.graph)
-    roles = split_vertices(present(graph.labels), PublicCoins(0))
+    roles = split_vertices(present(graph.labels), PublicRandomness(0))
     tested = np.flatnonzero(roles == Role.TEST)[:5].tolist()
     file = new_devices([copy_of(graph, device) for device in tested])
     result = result_of(capsys, folder, "--new-device", file)

@@ -16,7 +16,7 @@ DEVICES = 5
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> FederationLayout:
     made = laid_out(f"demo:{DEVICES}", tmp_path_factory.mktemp("federation") / "all")
-    made.hand_out_plan({"coins": "simulated"})
+    made.hand_out_plan({"randomness": "seeded"})
     return made
 
 
@@ -47,7 +47,7 @@ def test_a_plan_of_other_parts(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout, tmp_path: Path
 ) -> None:
     other = laid_out("demo:6", tmp_path / "other")
-    other.hand_out_plan({"coins": "simulated"})
+    other.hand_out_plan({"randomness": "seeded"})
     manifest = layout.device(1) / "manifest.json"
     kept = manifest.read_bytes()
     manifest.write_bytes((other.device(1) / "manifest.json").read_bytes())

@@ -102,7 +102,7 @@ def test_json_holds_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["epsilon"] == 2.0
     assert result["epochs"] == 3
     assert result["balancer"] == "mcmc"  # the paper's
-    assert (result["compare"], result["aggregate"], result["coins"]) == (
+    assert (result["compare"], result["aggregate"], result["randomness"]) == (
         "ideal",
         "ideal",
         "simulated",
@@ -209,7 +209,7 @@ def test_everything_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "demo:60: 60 devices, 204 edges · classify · profile paper · gcn · ε = 2",
         "comparisons ideal",
         "updates ideal",
-        "coins simulated",
+        "randomness simulated",
         "differs from the paper: weights are those of the best validation score",
         "What was exposed, and to whom:",
         "This run used the door `open`",
@@ -243,7 +243,7 @@ def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> Non
         out,
         re.MULTILINE,
     )
-    assert "the guarantee needs --aggregate secure and --coins system" in out
+    assert "the guarantee needs --aggregate secure and --randomness system" in out
     assert "profile strict" in out
     assert "What is guaranteed" in out
     for words in (

@@ -71,7 +71,7 @@ class Processes:
         self.broker = Broker(layout.broker_config, layout.path / "broker")
         self.broker.start()
         layout.hand_out_plan(
-            {"coins": "simulated", **settings},
+            {"randomness": "seeded", **settings},
             deadline=deadline,
             beat=beat,
             broker=self.broker.address,

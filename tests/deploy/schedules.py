@@ -31,17 +31,17 @@ class Schedule:
     """(packet, party, seconds away)."""
 
     def __post_init__(self) -> None:
-        coins = np.random.default_rng(self.seed)
-        for _ in range(int(coins.integers(1, 7))):
+        randomness = np.random.default_rng(self.seed)
+        for _ in range(int(randomness.integers(1, 7))):
             # Some kills come in a row, some behind the last packet of an undisturbed run.
-            packet = int(coins.integers(0, int(1.15 * self.packets)))
-            party = int(coins.integers(0, 12)) if coins.random() < 0.7 else COORDINATOR
-            away = float(coins.choice([0.0, 0.2, 1.0, 5.0, 20.0]))
+            packet = int(randomness.integers(0, int(1.15 * self.packets)))
+            party = int(randomness.integers(0, 12)) if randomness.random() < 0.7 else COORDINATOR
+            away = float(randomness.choice([0.0, 0.2, 1.0, 5.0, 20.0]))
             self.kills.append((packet, party, away))
         if self.lost:
-            packet = int(coins.integers(0, self.packets))
-            away = float(coins.choice([40.0, np.inf]))
-            self.kills.append((packet, int(coins.integers(0, 12)), away))
+            packet = int(randomness.integers(0, self.packets))
+            away = float(randomness.choice([40.0, np.inf]))
+            self.kills.append((packet, int(randomness.integers(0, 12)), away))
         self.kills.sort()
 
 

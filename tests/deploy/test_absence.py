@@ -248,14 +248,14 @@ def test_a_bad_network_and_kills_change_nothing(
     twelve: PartsFolder, short: Config, undisturbed: Arrays, seed: int
 ) -> None:
     """A tenth of the packets is lost, others are doubled and late; ten kills, and a partition."""
-    coins = np.random.default_rng(seed)
+    randomness = np.random.default_rng(seed)
 
     def route(now: float, packet: tuple[int, int, bytes]) -> list[float]:
         cut_off = 20 < now < 30 and (packet[0] in (2, 3)) != (packet[1] in (2, 3))
-        if cut_off or coins.random() < 0.1:
+        if cut_off or randomness.random() < 0.1:
             return []
-        copies = 2 if coins.random() < 0.1 else 1
-        return [float(coins.exponential(0.05)) for _ in range(copies)]
+        copies = 2 if randomness.random() < 0.1 else 1
+        return [float(randomness.exponential(0.05)) for _ in range(copies)]
 
     federation = Federation(twelve, short, route=route)
     down: dict[int, float] = {}
@@ -264,13 +264,13 @@ def test_a_bad_network_and_kills_change_nothing(
         for party in [party for party, back in down.items() if back <= federation.now]:
             federation.start(party)
             del down[party]
-        if kills < 10 and len(down) < 2 and coins.random() < 0.3:
-            party = int(coins.integers(-1, 12))
+        if kills < 10 and len(down) < 2 and randomness.random() < 0.3:
+            party = int(randomness.integers(-1, 12))
             if party in federation.parties:
                 federation.kill(party)
-                down[party] = federation.now + float(coins.uniform(0.5, 5))
+                down[party] = federation.now + float(randomness.uniform(0.5, 5))
                 kills += 1
-        step = federation.now + float(coins.uniform(0.2, 1.5))
+        step = federation.now + float(randomness.uniform(0.2, 1.5))
         federation.run(until=lambda step=step: federation.now >= step)  # type: ignore[misc]
         if not down and all(party.ended is not None for party in federation.parties.values()):
             break

@@ -1,4 +1,4 @@
-"""Phases that begin again: how often, by whose word, and with which coins."""
+"""Phases that begin again: how often, by whose word, and with which randomness."""
 
 from typing import Any
 
@@ -123,20 +123,20 @@ def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
         assert federation.parties[party].job.ledgers.totals()["sent"] == sent
 
 
-def test_an_opinion_without_a_neighbour_has_other_coins(
+def test_an_opinion_without_a_neighbour_has_other_randomness(
     few_words_parts: PartsFolder, linking: Config
 ) -> None:
-    """The coordinator says that a neighbour is lost. Were the coins the same, the second opinion
-    would show how the true one has changed."""
+    """The coordinator says that a neighbour is lost. Were the randomness the same, the second
+    opinion would show how the true one has changed."""
     federation = Federation(few_words_parts, linking)
     job = federation.device(LOST).job
     everyone = np.arange(1)
 
     class Mechanism:
-        coins = 1
+        randomness = 1
 
-        def release(self, chosen: Any, coins: Any) -> Any:
-            return coins
+        def release(self, chosen: Any, randomness: Any) -> Any:
+            return randomness
 
     with_all = opinions.randomized(job.shard, everyone, Mechanism(), 1)  # type: ignore[arg-type]
     job.leave_out([int(job.shard.neighbours[0])], None)

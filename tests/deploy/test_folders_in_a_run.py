@@ -22,8 +22,10 @@ DEVICES = 12
 PARTIES = (COORDINATOR, *range(DEVICES))
 
 
-def config(coins: str) -> Config:
-    return Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8, coins=coins)
+def config(randomness: str) -> Config:
+    return Config.asked(
+        aggregate="secure", encoder_epochs=2, opinions=1, epochs=8, randomness=randomness
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +54,11 @@ def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
 def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
     parts: PartsFolder, undisturbed: Arrays, tmp_path: Path, seed: int
 ) -> None:
-    coins = np.random.default_rng(seed)
+    randomness = np.random.default_rng(seed)
     killed: list[int] = []
 
     def watch(_now: float, sender: int, _receiver: int, _frames: list[Any]) -> None:
-        if len(killed) < 15 and sender in federation.parties and coins.random() < 0.01:
+        if len(killed) < 15 and sender in federation.parties and randomness.random() < 0.01:
             federation.kill(sender)
             killed.append(sender)
 
@@ -71,7 +73,7 @@ def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
         gone = set(PARTIES) - set(federation.parties)
         if not gone:
             break
-        back = federation.now + float(coins.uniform(0, 3))
+        back = federation.now + float(randomness.uniform(0, 3))
         federation.run(until=lambda back=back: federation.now >= back)  # type: ignore[misc]
         for party in set(PARTIES) - set(federation.parties):
             federation.start(party)

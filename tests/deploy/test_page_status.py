@@ -87,7 +87,7 @@ def test_before_anybody_answers(
     assert status.headline == "Waiting for 12 devices; none has answered yet"
     assert (status.phase, status.phase_number, status.phases_done) == ("trees", 1, 0)
     assert (status.run, status.task) == (RUN.hex()[:8], "classify")
-    assert (status.coins, status.profile) == ("simulated", "strict")
+    assert (status.randomness, status.profile) == ("simulated", "strict")
     assert (status.sums, status.seconds_per_sum, status.ledger, status.losses) == (0, None, [], [])
     assert status.ended is None
 
@@ -119,7 +119,7 @@ def test_losses_are_those_of_the_simulation(
     moments: tuple[WatchedFederation, dict[str, RunStatus]],
 ) -> None:
     run = lumos.train(
-        f"demo:{DEVICES}", seed=SEED, aggregate="secure", coins="simulated", **SETTINGS
+        f"demo:{DEVICES}", seed=SEED, aggregate="secure", randomness="seeded", **SETTINGS
     )
     losses = [(event.epoch, event.loss) for event in run.history if event.loss is not None]
     assert losses
@@ -230,7 +230,7 @@ def test_damaged_history(text: str, tmp_path: Path) -> None:
 
 
 ALLOWED = {
-    "run", "task", "profile", "coins", "devices", "online", "silent", "phase", "phase_number",
+    "run", "task", "profile", "randomness", "devices", "online", "silent", "phase", "phase_number",
     "phases", "phases_done", "attempt", "epochs", "stages", "name", "first", "sums",
     "seconds_per_sum", "recent_seconds", "ledger", "topic", "door", "direction", "messages",
     "bytes", "wire_sent", "wire_received", "losses", "about_losses", "left_out", "device", "at",

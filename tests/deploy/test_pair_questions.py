@@ -171,7 +171,7 @@ def test_a_pair_that_was_answered_is_answered_from_memory_at_both_ends(
 def test_a_second_question_about_an_answered_pair_is_refused(
     federation: Federation, kept: list[Arrays]
 ) -> None:
-    """An asker that lost its memory, or says so: other coins would tell more than one answer."""
+    """An asker that lost its memory, or says so: other randomness would tell more than one answer."""
     ask(federation, 4, 9)
     federation.pairs[4].clear()
     federation.kill(4)

@@ -27,7 +27,7 @@ from lumos.device.shard import COORDINATOR
 
 DEVICES = 12
 QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "opinions": 1}
-OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--coins", "simulated"]
+OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--randomness", "simulated"]
 PATIENCE = 300.0
 """Seconds after which a test that hangs fails instead."""
 
@@ -35,7 +35,7 @@ PATIENCE = 300.0
 @pytest.fixture(scope="module")
 def expected() -> str:
     """The weights of the simulation."""
-    trained = lumos.train(f"demo:{DEVICES}", aggregate="secure", coins="simulated", **QUICK)
+    trained = lumos.train(f"demo:{DEVICES}", aggregate="secure", randomness="seeded", **QUICK)
     return str(trained.summary()["weights_sha256"])
 
 
@@ -70,7 +70,7 @@ def test_up_ends_with_the_weights_of_the_simulation(
     assert result["devices"] == DEVICES
     assert result["lost"] == []
     assert result["sums"] == QUICK["epochs"] + 2  # the last sums: vote and temperature
-    assert result["coins"] == "simulated"
+    assert result["randomness"] == "simulated"
     assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
     kept = {file.name for file in (out / "parties" / "device-3").iterdir()}
     handed = {"part-00003.safetensors", "manifest.json", "run.json", "directory.json"}
@@ -196,7 +196,7 @@ def test_kills_and_bad_packets_change_nothing(expected: str, layout: FederationL
 )
 def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
     python = [sys.executable, "-W", "error"]  # also of a process that nobody waited for
-    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--coins", "simulated"]
+    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--randomness", "simulated"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:

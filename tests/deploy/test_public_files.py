@@ -123,7 +123,7 @@ def test_a_label_cannot_be_guessed_from_the_manifest(prepare: Any) -> None:
 
 def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     graph = load(f"demo:{DEVICES}")
-    simulated = prepare(graph, coins="simulated")
+    simulated = prepare(graph, randomness="seeded")
     facts = PartyFolder.open(simulated.device(0), coordinator=False).manifest.graph
     assert facts.simulated.fingerprint == fingerprint(graph)
     real = prepare(graph)

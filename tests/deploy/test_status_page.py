@@ -40,7 +40,7 @@ RUNNING = RunStatus(
     run="a1b2c3d4",
     task="classify",
     profile="strict",
-    coins="system",
+    randomness="system",
     devices=60,
     online=56,
     silent=[3, 41],
@@ -338,7 +338,7 @@ def test_it_shows_the_status(chromium: Browser, page: StatusPage) -> None:
         shows(tab, page)
         words = tab.measure(WORDS)
         for part in (
-            RUNNING.headline, "strict profile · classify · 60 devices · coins: system",
+            RUNNING.headline, "strict profile · classify · 60 devices · randomness: system",
             "56 of 60", "2 left out; no answer from 3, 41", "epoch 40 of 62", "42 of 65, trust",
             "began again 1 ×", "0.42 s", "median of 40; 41 opened so far", "−195", "12.3 MB",
             "40 s", "7, 23", "epoch 9 of 62", "aggregate/lost", "control", "to devices",

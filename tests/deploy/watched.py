@@ -27,7 +27,7 @@ WIRE = WireBytes(5, 7)
 
 
 def config_of(**settings: Any) -> Config:
-    return Config.asked(aggregate="secure", coins="simulated", **{**SETTINGS, **settings})
+    return Config.asked(aggregate="secure", randomness="seeded", **{**SETTINGS, **settings})
 
 
 def split(graph: Graph, path: Path) -> PartsFolder:

@@ -1,4 +1,4 @@
-"""Coins: private ones that nobody else can predict, public ones that everybody can recompute."""
+"""Randomness: private ones that nobody else can predict, public ones that everybody can recompute."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lumos.crypto import entropy
-from lumos.device import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device import PrivateRandomness, PublicRandomness, simulated_secrets, system_secrets
 
 SEED = 7
 IDS = np.arange(2000)
@@ -22,7 +22,7 @@ Toss = Callable[[str, int], Stream]
 
 
 def private(secrets: np.ndarray) -> Toss:
-    owner = PrivateCoins(secrets)
+    owner = PrivateRandomness(secrets)
     return lambda purpose, step: owner.words(np.arange(len(secrets)), purpose, step, WORDS)
 
 
@@ -31,13 +31,13 @@ def bits(words: Stream) -> np.ndarray:
 
 
 def predictions(toss: Toss, purpose: str, step: int) -> dict[str, Stream]:
-    """What a receiver can try who knows run seed, ids, purpose, step and all earlier coins."""
+    """What a receiver can try who knows run seed, ids, purpose, step and all earlier randomness."""
     everywhere = (len(IDS), WORDS)
     by_id = np.zeros((len(IDS), 8), np.uint32)
     by_id[:, 0] = IDS
     seeded = by_id.copy()
     seeded[:, 1] = SEED
-    public = PublicCoins(SEED).generator(purpose, step)
+    public = PublicRandomness(SEED).generator(purpose, step)
     last, current = toss(purpose, step - 1), toss(purpose, step)
     return {
         "all zeros": np.zeros(everywhere, np.uint32),
@@ -47,7 +47,7 @@ def predictions(toss: Toss, purpose: str, step: int) -> dict[str, Stream]:
         "secrets of another seed": private(simulated_secrets(0, IDS))(purpose, step),
         "the id as secret": private(by_id)(purpose, step),
         "id and seed as secret": private(seeded)(purpose, step),
-        "public coins": public.integers(0, 2**32, everywhere, np.uint32),
+        "public randomness": public.integers(0, 2**32, everywhere, np.uint32),
         "the same stream, a step before": last,
         "the difference of the two steps before": last - toss(purpose, step - 2),
         "another purpose of the same step": toss("another purpose", step),
@@ -92,12 +92,12 @@ def from_the_run_seed(purpose: str, step: int) -> Stream:
     return private(simulated_secrets(SEED, IDS))(purpose, step)
 
 
-def from_public_coins(purpose: str, step: int) -> Stream:
-    generator = PublicCoins(SEED).generator(purpose, step)
+def from_public_randomness(purpose: str, step: int) -> Stream:
+    generator = PublicRandomness(SEED).generator(purpose, step)
     return generator.integers(0, 2**32, (len(IDS), WORDS), np.uint32)
 
 
-OWN = PrivateCoins(system_secrets(IDS))
+OWN = PrivateRandomness(system_secrets(IDS))
 
 
 def blind_to_the_step(purpose: str, step: int) -> Stream:
@@ -120,14 +120,14 @@ def a_counter(purpose: str, step: int) -> Stream:
     ("broken", "caught_by"),
     [
         (from_the_run_seed, "secrets derived as a simulation does"),
-        (from_public_coins, "public coins"),
+        (from_public_randomness, "public randomness"),
         (blind_to_the_step, "the same stream, a step before"),
         (blind_to_the_purpose, "another purpose of the same step"),
         (the_same_for_all, "the same stream of the next device"),
         (a_counter, "a linear predictor"),
     ],
 )
-def test_the_same_test_catches_broken_coins(broken: Toss, caught_by: str) -> None:
+def test_the_same_test_catches_broken_randomness(broken: Toss, caught_by: str) -> None:
     assert advantages(broken)[caught_by] > 20 * THRESHOLD
 
 
@@ -137,13 +137,13 @@ def test_system_secrets_are_fresh() -> None:
 
 
 def test_streams_differ_by_device_purpose_and_step() -> None:
-    owner = PrivateCoins(simulated_secrets(SEED, IDS))
+    owner = PrivateRandomness(simulated_secrets(SEED, IDS))
     streams = [owner.words(IDS, purpose, step, 4) for purpose in "ab" for step in range(3)]
     assert len(np.unique(np.concatenate(streams), axis=0)) == 6 * len(IDS)
 
 
 def test_a_stream_is_the_same_however_it_is_asked() -> None:
-    owner = PrivateCoins(simulated_secrets(SEED, IDS))
+    owner = PrivateRandomness(simulated_secrets(SEED, IDS))
     whole = owner.words(IDS, "noise", 3, 40)
     assert np.array_equal(whole[:, :7], owner.words(IDS, "noise", 3, 7))
     for row in (0, 17, 1999):  # one device alone takes the other path through the cipher
@@ -152,14 +152,14 @@ def test_a_stream_is_the_same_however_it_is_asked() -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 9, 17])
 def test_numbers_of_one_device_are_those_of_all(count: int) -> None:
-    owner = PrivateCoins(simulated_secrets(SEED, IDS))
+    owner = PrivateRandomness(simulated_secrets(SEED, IDS))
     drawn = owner.uniform(IDS, "noise", 3, count)
     for row in (0, 17, 1999):
         assert owner.uniform_of(row, "noise", 3, count) == drawn[row].tolist()
 
 
 def test_uniform_is_uniform() -> None:
-    drawn = PrivateCoins(simulated_secrets(SEED, IDS)).uniform(IDS, "noise", 1, 50)
+    drawn = PrivateRandomness(simulated_secrets(SEED, IDS)).uniform(IDS, "noise", 1, 50)
     assert drawn.shape == (len(IDS), 50)
     assert stats.kstest(drawn.ravel(), "uniform").pvalue > 0.001
     for shift in (1, 2):  # neighbours in a stream do not go together
@@ -172,7 +172,7 @@ def test_uniform_lies_strictly_inside(word: int, monkeypatch: pytest.MonkeyPatch
         return np.full((len(keys), 16 * count), word, np.uint32)
 
     monkeypatch.setattr(entropy, "blocks", constant)
-    drawn = PrivateCoins(np.zeros((1, 8), np.uint32)).uniform(np.array([0]), "noise", 0)[0, 0]
+    drawn = PrivateRandomness(np.zeros((1, 8), np.uint32)).uniform(np.array([0]), "noise", 0)[0, 0]
     assert 0 < drawn < 1
     assert drawn == pytest.approx(word / 2**32, abs=2**-31)
 
@@ -191,41 +191,41 @@ def test_simulated_secrets_do_not_depend_on_the_split() -> None:
 
 def test_secrets_are_not_shown() -> None:
     secrets = system_secrets(IDS[:3])
-    shown = repr(PrivateCoins(secrets)) + str(PrivateCoins(secrets))
+    shown = repr(PrivateRandomness(secrets)) + str(PrivateRandomness(secrets))
     assert "PrivateCoins(devices=3)" in shown
     assert not any(str(word) in shown for word in secrets.ravel().tolist() if word > 9)
 
 
-def test_coins_of_a_pair_are_the_same_at_both_ends_and_fair() -> None:
+def test_randomness_of_a_pair_are_the_same_at_both_ends_and_fair() -> None:
     random = np.random.default_rng(0)
     first, second = random.integers(0, 10**6, (2, 200_000))
-    public = PublicCoins(SEED)
+    public = PublicRandomness(SEED)
     coin = public.for_pairs("ties", first, second)
     assert np.array_equal(coin, public.for_pairs("ties", second, first))
     deviation = 0.5 / np.sqrt(len(coin))
     assert abs(coin.mean() - 0.5) < 5 * deviation
     others = {
         "purpose": public.for_pairs("other", first, second),
-        "seed": PublicCoins(SEED + 1).for_pairs("ties", first, second),
+        "seed": PublicRandomness(SEED + 1).for_pairs("ties", first, second),
         "next id": public.for_pairs("ties", first, second + 1),
         "both next": public.for_pairs("ties", first + 1, second + 1),
     }
     for name, other in others.items():
         assert abs((coin == other).mean() - 0.5) < 5 * deviation, name
-    # Fair for each device too: its coins with 1000 others.
+    # Fair for each device too: its randomness with 1000 others.
     of_one = public.for_pairs("ties", np.full(1000, 3), np.arange(4, 1004))
     assert abs(of_one.mean() - 0.5) < 5 * 0.5 / np.sqrt(1000)
 
 
 def test_public_generators_are_repeatable_and_apart() -> None:
-    public = PublicCoins(SEED)
+    public = PublicRandomness(SEED)
     draws = {
         (purpose, step): tuple(public.generator(purpose, step).integers(0, 2**62, 4))
         for purpose in ("weights", "splits")
         for step in (0, 1)
     }
     assert len(set(draws.values())) == 4
-    again = PublicCoins(SEED).generator("splits", 1).integers(0, 2**62, 4)
+    again = PublicRandomness(SEED).generator("splits", 1).integers(0, 2**62, 4)
     assert tuple(again) == draws["splits", 1]
 
 

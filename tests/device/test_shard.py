@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lumos.device import PrivateCoins, Shard, cut
+from lumos.device import PrivateRandomness, Shard, cut
 from lumos.errors import LumosError, NotHosted, UsageError
 from lumos.graph import Graph, demo_graph
 from lumos.twoparty.workers import ComparedPairs
@@ -20,7 +20,7 @@ def graph() -> Graph:
 
 def arrays_of(shard: Shard) -> list[np.ndarray]:
     found = [value for value in vars(shard).values() if isinstance(value, np.ndarray)]
-    return [*found, shard.coins._secrets]
+    return [*found, shard.randomness._secrets]
 
 
 @pytest.mark.parametrize("shards", SPLITS)
@@ -56,15 +56,17 @@ def test_an_impossible_number_of_shards(graph: Graph, shards: int) -> None:
 
 
 @pytest.mark.parametrize("shards", SPLITS)
-def test_coins_do_not_depend_on_the_split(graph: Graph, shards: int) -> None:
-    whole = cut(graph, 1, seed=3)[0].coins.uniform(np.arange(40), "noise", 2, 3)
+def test_randomness_do_not_depend_on_the_split(graph: Graph, shards: int) -> None:
+    whole = cut(graph, 1, seed=3)[0].randomness.uniform(np.arange(40), "noise", 2, 3)
     for piece in cut(graph, shards, seed=3):
-        drawn = piece.coins.uniform(np.arange(len(piece)), "noise", 2, 3)
+        drawn = piece.randomness.uniform(np.arange(len(piece)), "noise", 2, 3)
         assert np.array_equal(drawn, whole[piece.devices])
 
 
-def test_system_coins_differ_from_run_to_run(graph: Graph) -> None:
-    one, other = (cut(graph, 1, seed=3, coins="system")[0].coins._secrets for _ in range(2))
+def test_system_randomness_differ_from_run_to_run(graph: Graph) -> None:
+    one, other = (
+        cut(graph, 1, seed=3, randomness="system")[0].randomness._secrets for _ in range(2)
+    )
     assert not (one == other).all(axis=1).any()
 
 
@@ -139,7 +141,7 @@ def test_private_values_are_not_shown() -> None:
     texts = [
         repr(shard),
         str(shard),
-        repr(shard.coins),
+        repr(shard.randomness),
         repr(ComparedPairs.of_slots(shard, np.arange(2))),
     ]
     attempts = [
@@ -153,16 +155,25 @@ def test_private_values_are_not_shown() -> None:
         with pytest.raises(LumosError) as caught:
             attempt()
         texts.append(str(caught.value))
-    secrets = [str(word) for word in shard.coins._secrets[shard.local(np.array([7]))].ravel()]
+    secrets = [str(word) for word in shard.randomness._secrets[shard.local(np.array([7]))].ravel()]
     for text in texts:
         assert "400" not in text
         assert not any(secret in text for secret in secrets)
-    assert isinstance(shard.coins, PrivateCoins)
+    assert isinstance(shard.randomness, PrivateRandomness)
 
 
 def test_a_shard_does_not_know_how_many_shards_there_are(graph: Graph) -> None:
     """Of the whole federation a shard knows the number of devices and the run seed."""
-    public = {"devices", "total", "offsets", "neighbours", "coins", "public", "degree", "owner"}
+    public = {
+        "devices",
+        "total",
+        "offsets",
+        "neighbours",
+        "randomness",
+        "public",
+        "degree",
+        "owner",
+    }
     public |= {"keys", "absent"}  # of a real device: its own keys, and who is left out
     piece, finer = cut(graph, 2, seed=0)[0], cut(graph, 4, seed=0)[0]
     assert {name for name in vars(piece) if not name.startswith("_")} == public

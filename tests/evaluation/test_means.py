@@ -23,8 +23,8 @@ def test_one_seed_has_no_deviation_and_none_has_no_mean() -> None:
 
 def test_differences_are_paired() -> None:
     """Scores that vary together: their difference varies much less than either."""
-    coins = np.random.default_rng(0)
-    common, noise = coins.normal(0.8, 0.1, 50), coins.normal(0.02, 0.001, 50)
+    randomness = np.random.default_rng(0)
+    common, noise = randomness.normal(0.8, 0.1, 50), randomness.normal(0.02, 0.001, 50)
     one = dict(enumerate(common + noise))
     other = dict(enumerate(common))
     found = paired_difference(one, other)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lumos.device import PublicCoins, Shard, cut
+from lumos.device import PublicRandomness, Shard, cut
 from lumos.exchange import EVERY_DOOR, Door, Endpoint, LedgerReport, Program, Topic
 from lumos.graph import Graph
 from lumos.trees.balancers.greedy import greedy
@@ -61,7 +61,7 @@ def balanced(
 
     def coordinator_program(endpoint: Endpoint) -> Program[None]:
         if balancer == "mcmc":
-            return mcmc_coordinator(np.arange(graph.devices), PublicCoins(SEED), ITERATIONS)
+            return mcmc_coordinator(np.arange(graph.devices), PublicRandomness(SEED), ITERATIONS)
         return no_part(endpoint)
 
     pieces = cut(graph, shards, SEED)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from tests.exchange.post import Post, packed, unpacked
 
-from lumos.device import PrivateCoins, PublicCoins, Shard
+from lumos.device import PrivateRandomness, PublicRandomness, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
 from lumos.exchange.endpoint import no_part
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
@@ -91,7 +91,7 @@ def live(source: int, sink: int) -> Report:
     if birth.device < 0:
         endpoint = Endpoint(None)
         steps = birth.iterations
-        coordinator = mcmc_coordinator(np.arange(birth.total), PublicCoins(birth.seed), steps)
+        coordinator = mcmc_coordinator(np.arange(birth.total), PublicRandomness(birth.seed), steps)
         endpoint.drive(coordinator if steps else no_part(), carrier)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(
@@ -99,8 +99,8 @@ def live(source: int, sink: int) -> Report:
         birth.total,
         np.array([0, len(birth.neighbours)]),
         np.array(birth.neighbours, np.int64),
-        PrivateCoins(np.array([birth.secret], np.uint32)),
-        PublicCoins(birth.seed),
+        PrivateRandomness(np.array([birth.secret], np.uint32)),
+        PublicRandomness(birth.seed),
     )
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     comparer = IdealComparer(shard, endpoint)

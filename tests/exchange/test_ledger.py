@@ -54,7 +54,7 @@ def chatter(declare: Declare) -> tuple[Callable[..., Program[None]], Callable[..
 
     def device(shard: Shard, _: Endpoint) -> Program[None]:
         for number in range(12):
-            coin = shard.coins.uniform(np.arange(len(shard)), "chatter", number, 4)
+            coin = shard.randomness.uniform(np.arange(len(shard)), "chatter", number, 4)
             speaks = np.flatnonzero(coin[:, 0] < 0.4)
             times = 1 + (coin[speaks, 1] * 3).astype(np.int64)
             sender = np.repeat(shard.devices[speaks], times)
@@ -172,7 +172,7 @@ def releases(
         everyone = np.arange(len(shard))
         for number in range(first, last):
             name = list(KINDS)[number % len(KINDS)]
-            speaks = shard.coins.uniform(everyone, "speaks", number)[:, 0] < 0.7
+            speaks = shard.randomness.uniform(everyone, "speaks", number)[:, 0] < 0.7
             slots = np.flatnonzero(speaks[shard.owner])
             yield topics[name].send(
                 shard.ids_of(shard.owner[slots]),
@@ -202,7 +202,7 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
     whole = cut(graph, 1, seed=1)[0]
     spent = {name: np.zeros(DEVICES) for name in KINDS}
     for number in range(9):
-        speaks = whole.coins.uniform(np.arange(DEVICES), "speaks", number)[:, 0] < 0.7
+        speaks = whole.randomness.uniform(np.arange(DEVICES), "speaks", number)[:, 0] < 0.7
         spent[list(KINDS)[number % len(KINDS)]] += epsilon_of(number) * speaks * (graph.degrees > 0)
     own = [spent[name] for name in list(KINDS)[:2]]
     edges = [spent[name] for name in list(KINDS)[2:]]

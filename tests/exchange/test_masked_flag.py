@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.exchange.carriers import Isolated
 
-from lumos.device import PublicCoins, Shard, cut
+from lumos.device import PublicRandomness, Shard, cut
 from lumos.exchange import Endpoint, Inbox, Program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
@@ -152,8 +152,8 @@ def linked(total: int, seed: int) -> int:
         total,
         np.zeros(total + 1, np.int64),
         np.empty(0, np.int64),
-        cut(edgeless(1), 1, seed=0)[0].coins,
-        PublicCoins(seed),
+        cut(edgeless(1), 1, seed=0)[0].randomness,
+        PublicRandomness(seed),
     )
     program = openings.anyone(shard, np.zeros(total, np.bool_))
     batch = next(program).batch
@@ -183,7 +183,7 @@ def test_masks_link_all_devices(total: int) -> None:
 def test_no_chosen_coalition_below_the_stated_size_cuts_the_masks(total: int) -> None:
     """The vertex connectivity, whoever colludes: by maximum flow, against Watkins' bound."""
     for seed in range(4):
-        shifts = openings.partner_shifts(total, PublicCoins(seed))
+        shifts = openings.partner_shifts(total, PublicRandomness(seed))
         masks = networkx.circulant_graph(total, shifts)
         [degree] = {d for _, d in masks.degree}
         assert networkx.node_connectivity(masks) >= min(total - 1, 2 * (degree + 1) / 3)

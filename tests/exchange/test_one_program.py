@@ -151,7 +151,7 @@ def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> No
         shard.owner,
         shard.degree,
     ]
-    state += [shard.coins._secrets, endpoint.ledger.device_rounds]
+    state += [shard.randomness._secrets, endpoint.ledger.device_rounds]
     assert {id(array) for array in state} <= arrays
     assert outbox.topic.name == "compare/ideal"
 

@@ -103,7 +103,7 @@ def federation(
             Birth(device, graph.devices, SEED, steps, shard.neighbours.tolist(), secret)
             for shard in cut(graph, graph.devices, SEED)
             for device, secret in zip(
-                shard.devices.tolist(), shard.coins._secrets.tolist(), strict=True
+                shard.devices.tolist(), shard.randomness._secrets.tolist(), strict=True
             )
         ]
         births.append(Birth(COORDINATOR, graph.devices, SEED, steps, [], []))

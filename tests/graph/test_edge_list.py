@@ -218,8 +218,8 @@ def test_each_conversion_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_fast_and_the_precise_reader_agree(tmp_path: Path) -> None:
-    coins = np.random.default_rng(3)
-    pairs = coins.integers(0, 200, size=(1000, 2))
+    randomness = np.random.default_rng(3)
+    pairs = randomness.integers(0, 200, size=(1000, 2))
     plain = "\n".join(f"{u},{v}" for u, v in pairs)
     fast = load(write_list(tmp_path / "fast", plain))
     # Quotes make the fast reader give up.

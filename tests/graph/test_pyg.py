@@ -37,8 +37,8 @@ def test_edges_features_and_labels_arrive() -> None:
 
 
 def test_the_neighbour_lists_are_those_of_to_undirected() -> None:
-    coins = torch.Generator().manual_seed(1)
-    arcs = torch.randint(0, 40, (2, 150), generator=coins)
+    randomness = torch.Generator().manual_seed(1)
+    arcs = torch.randint(0, 40, (2, 150), generator=randomness)
     both = geometric.utils.to_undirected(arcs)
     oracle = geometric.utils.remove_self_loops(both)[0]
     graph = Graph.from_pyg(geometric.data.Data(edge_index=both, num_nodes=40))

@@ -1,4 +1,4 @@
-"""Draws of one label at several levels: laws by counting all coins, in every order of asking."""
+"""Draws of one label at several levels: laws by counting all randomness, in every order of asking."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from scipy.stats import chi2
 from tests.ldp.mechanisms.counting import at_most
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import InputError, UsageError
 from lumos.ldp.labels import WORDS, LabelDraws, LabelForm, draw
 from lumos.ldp.mechanisms import COIN
@@ -25,7 +25,7 @@ LEVELS = (0.5, 2.0, 3.0)
 Law = dict[tuple[int, int], dict[int, Fraction]]
 
 
-# All coins of one draw, counted.
+# All randomness of one draw, counted.
 
 
 def words(case: list[int], which: list[int]) -> Words:
@@ -38,7 +38,8 @@ def words(case: list[int], which: list[int]) -> Words:
 
 
 def pieces(outcome: Callable[[list[int]], Ints], many: int) -> list[tuple[list[int], list[int]]]:
-    """Starts and lengths [devices] of the intervals of a coin in which the outcome is constant."""
+    """Starts and lengths [devices] of the intervals of a random bit in which the outcome is
+    constant."""
     found, start = [], [0] * many
     while any(place < WHOLE for place in start):
         here = outcome([min(place, WHOLE - 1) for place in start])
@@ -153,7 +154,7 @@ def test_all_levels_together_cost_the_largest(form: LabelForm) -> None:
 
 
 def test_levels_a_hair_apart_keep_the_bound() -> None:
-    """The smallest probability that whole coins can have."""
+    """The smallest probability that whole randomness can have."""
     form, order = LabelForm(3, 1, 3), (2.0, 2.0 + 2e-9)
     assert form.other(order[0]) - form.other(order[1]) in (1, 2)
     laws = [joint(form, exact, order) for exact in range(3)]
@@ -163,33 +164,35 @@ def test_levels_a_hair_apart_keep_the_bound() -> None:
         assert at_most(ratio.numerator, ratio.denominator, max(order))
 
 
-def test_levels_with_the_same_coins_have_the_same_draws() -> None:
-    form, coins = LabelForm(3, 1, 3), words([WHOLE - 1] * 3, [0] * 3)
+def test_levels_with_the_same_randomness_have_the_same_draws() -> None:
+    form, randomness = LabelForm(3, 1, 3), words([WHOLE - 1] * 3, [0] * 3)
     assert form.other(40.0) == form.other(50.0)
     above = np.arange(3)
-    assert_array_equal(draw(form, 40.0, coins, above=above, above_epsilon=50.0), above)
+    assert_array_equal(draw(form, 40.0, randomness, above=above, above_epsilon=50.0), above)
     below = (above + 1) % 3
-    again = draw(form, 50.0, coins, above=above, below=below, below_epsilon=40.0)
+    again = draw(form, 50.0, randomness, above=above, below=below, below_epsilon=40.0)
     assert_array_equal(again, below)
     with pytest.raises(InputError, match="contradict"):
-        draw(form, 45.0, coins, above=above, above_epsilon=50.0, below=below, below_epsilon=40.0)
+        draw(
+            form, 45.0, randomness, above=above, above_epsilon=50.0, below=below, below_epsilon=40.0
+        )
 
 
 def test_other_places_and_levels_out_of_order_are_refused() -> None:
-    form, coins = LabelForm(7, 2, 3), words([0], [0])
+    form, randomness = LabelForm(7, 2, 3), words([0], [0])
     with pytest.raises(InputError, match="different places"):
-        draw(form, 2.0, coins, above=np.array([1]), below=np.array([4]), below_epsilon=1.0)
+        draw(form, 2.0, randomness, above=np.array([1]), below=np.array([4]), below_epsilon=1.0)
     with pytest.raises(UsageError, match="must be between 0 and 2, got 3"):
-        draw(form, 3.0, coins, above=np.array([1]), above_epsilon=2.0)
+        draw(form, 3.0, randomness, above=np.array([1]), above_epsilon=2.0)
 
 
 @pytest.mark.parametrize("form", FORMS[:3], ids=IDS[:3])
 def test_one_coin_with_two_thresholds_tells_the_label(form: LabelForm) -> None:
-    """The broken twin: draws at 2 and 3 from the same coins."""
+    """The broken twin: draws at 2 and 3 from the same randomness."""
     generator = np.random.default_rng(1)
-    coins = generator.integers(0, COIN, (20_000, WORDS), dtype=np.uint32)
+    randomness = generator.integers(0, COIN, (20_000, WORDS), dtype=np.uint32)
     labels = np.arange(20_000) % form.size
-    weak, strong = (draw(form, epsilon, coins, above=labels) for epsilon in (2.0, 3.0))
+    weak, strong = (draw(form, epsilon, randomness, above=labels) for epsilon in (2.0, 3.0))
     differ = weak != strong
     assert differ.mean() > 0.05
     assert_array_equal(strong[differ], labels[differ])
@@ -213,8 +216,8 @@ DEVICES = 60_000
 
 def some(form: LabelForm, seed: int = 0, many: int = DEVICES) -> LabelDraws:
     rows = np.arange(many)
-    coins = PrivateCoins(simulated_secrets(seed, rows))
-    return LabelDraws.first(form, rows % form.size, coins, rows)
+    randomness = PrivateRandomness(simulated_secrets(seed, rows))
+    return LabelDraws.first(form, rows % form.size, randomness, rows)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=IDS)
@@ -271,7 +274,7 @@ def test_lower_levels_do_not_read_the_label() -> None:
     poisoned = LabelDraws(
         form=draws.form,
         labels=np.zeros_like(draws.labels),
-        coins=draws.coins,
+        randomness=draws.randomness,
         rows=draws.rows,
         changes=draws.changes,
         levels={3.0: draws.levels[3.0].copy()},
@@ -289,23 +292,28 @@ def test_the_same_levels_are_never_drawn_twice() -> None:
     assert_array_equal(some(FORMS[2], many=500).at(2.0, 3.0), first[::-1])  # one call, any order
 
 
-def test_no_coins_are_used_twice() -> None:
+def test_no_randomness_are_used_twice() -> None:
     used: list[tuple[str, int]] = []
 
-    class Listed(PrivateCoins):
+    class Listed(PrivateRandomness):
         def words(self, rows: Ints, purpose: str, step: int, count: int) -> Words:
             used.append((purpose, step))
             return super().words(rows, purpose, step, count)
 
     rows = np.arange(6)
-    coins = Listed(simulated_secrets(0, rows))
+    randomness = Listed(simulated_secrets(0, rows))
     for form, classes, changes in [
         (FORMS[2], "", rows % 2),
         (FORMS[2], "names", rows * 0),
         (FORMS[1], "", rows * 0),
     ]:
         LabelDraws(
-            form=form, labels=rows % 2, coins=coins, rows=rows, changes=changes, classes=classes
+            form=form,
+            labels=rows % 2,
+            randomness=randomness,
+            rows=rows,
+            changes=changes,
+            classes=classes,
         ).at(2.0, 3.0, 2.5)
     assert len(used) == len(set(used)) == 12
 
@@ -320,7 +328,7 @@ def test_levels_that_cannot_be_drawn_are_refused(epsilons: tuple[float, ...]) ->
 
 def test_labels_out_of_range_are_refused_and_not_shown() -> None:
     rows = np.arange(2)
-    coins = PrivateCoins(simulated_secrets(0, rows))
+    randomness = PrivateRandomness(simulated_secrets(0, rows))
     with pytest.raises(UsageError, match=r"^labels must be in 0 … 4$"):
-        LabelDraws.first(FORMS[2], np.array([4, 5]), coins, rows)
+        LabelDraws.first(FORMS[2], np.array([4, 5]), randomness, rows)
     assert "[" not in repr(some(FORMS[2], many=3))

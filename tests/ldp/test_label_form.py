@@ -1,4 +1,4 @@
-"""The values of a label: their table against the mechanisms' coins, and merged classes."""
+"""The values of a label: their table against the mechanisms' randomness, and merged classes."""
 
 import math
 
@@ -19,8 +19,10 @@ def test_the_form_is_the_mechanisms(name: str, size: int) -> None:
     form = LabelForm.of(mechanism)
     assert (form.size, form.alphabet, form.width) == (size, mechanism.alphabet, mechanism.width)
     assert form.other(1.0) == mechanism.other
-    coins = np.random.default_rng(0).integers(0, COIN, (500, mechanism.coins), dtype=np.uint32)
-    released = mechanism.release(np.arange(500) % size, coins)
+    randomness = np.random.default_rng(0).integers(
+        0, COIN, (500, mechanism.randomness), dtype=np.uint32
+    )
+    released = mechanism.release(np.arange(500) % size, randomness)
     values = form.values(released)
     assert_array_equal(values, mechanism.read(released).argmax(axis=1))
     assert_array_equal(form.messages(values), released)
@@ -41,7 +43,7 @@ def test_the_table_of_randomized_response() -> None:
     assert KRR.strength(math.inf) == 1
 
 
-def test_the_table_of_digits_counts_coins() -> None:
+def test_the_table_of_digits_counts_randomness() -> None:
     """7 classes in base 3: class 5 is 2 + 1·3."""
     other = DIGITS.other(1.0) / COIN
     truth = 1 - 2 * other
@@ -62,11 +64,11 @@ def test_a_class_agrees_where_its_column_is_larger(form: LabelForm) -> None:
     assert_array_equal(form.agrees(np.arange(4), np.array([1, 1, 1, 1])), larger[:4, 1])
 
 
-def test_levels_that_coins_cannot_tell_apart_are_refused() -> None:
+def test_levels_that_randomness_cannot_tell_apart_are_refused() -> None:
     for epsilon in (0.0, -1.0, math.nan):
         with pytest.raises(UsageError, match="must be above 0"):
             KRR.other(epsilon)
-    with pytest.raises(UsageError, match="too little for coins"):
+    with pytest.raises(UsageError, match="too little for randomness"):
         LabelForm(60000, 1, 60000).other(1e-6)
 
 

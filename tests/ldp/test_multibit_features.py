@@ -1,4 +1,4 @@
-"""The multi-bit mechanism: likelihoods by counting coins, moments in closed form."""
+"""The multi-bit mechanism: likelihoods by counting randomness, moments in closed form."""
 
 import math
 from collections import Counter
@@ -11,15 +11,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.stats import chi2
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import InputError, UsageError
 from lumos.ldp import multibit
 from lumos.ldp.multibit import sampled_features
 from lumos.ldp.one_bit import COIN, probability_of_one, threshold
 
 
-def coins(devices: int, seed: int = 0) -> PrivateCoins:
-    return PrivateCoins(simulated_secrets(seed, np.arange(devices)))
+def randomness(devices: int, seed: int = 0) -> PrivateRandomness:
+    return PrivateRandomness(simulated_secrets(seed, np.arange(devices)))
 
 
 @pytest.mark.parametrize("m", [1, 2, 5])
@@ -27,17 +27,19 @@ def coins(devices: int, seed: int = 0) -> PrivateCoins:
 def test_m_bits_leave_each_device_and_nothing_else(m: int, sparse: bool) -> None:
     features = (np.random.default_rng(1).random((300, 5)) < 0.4).astype(np.float32)
     given = csr_array(features) if sparse else features
-    said = multibit.release(given, 3.0, coins(300), sampled=m)
+    said = multibit.release(given, 3.0, randomness(300), sampled=m)
     assert_array_equal(np.diff(said.indptr), m)
     assert set(np.unique(said.data)) == {-1, 1}
     assert said.has_canonical_format  # each feature at most once
-    other = multibit.release(csr_array(features), 3.0, coins(300), sampled=m)
+    other = multibit.release(csr_array(features), 3.0, randomness(300), sampled=m)
     assert_array_equal(said.toarray(), other.toarray())  # the form of the features is no matter
 
 
 def test_every_set_of_features_is_equally_likely() -> None:
     devices, width, m = 20_000, 5, 3
-    said = multibit.release(np.zeros((devices, width), np.float32), 1.0, coins(devices), sampled=m)
+    said = multibit.release(
+        np.zeros((devices, width), np.float32), 1.0, randomness(devices), sampled=m
+    )
     seen = Counter(map(tuple, said.indices.reshape(devices, m).tolist()))
     sets = list(combinations(range(width), m))
     assert set(seen) == set(sets)
@@ -47,8 +49,8 @@ def test_every_set_of_features_is_equally_likely() -> None:
 
 
 def test_which_features_are_drawn_does_not_depend_on_their_values() -> None:
-    low = multibit.release(np.zeros((500, 8), np.float32), 1.0, coins(500), sampled=2)
-    high = multibit.release(np.ones((500, 8), np.float32), 1.0, coins(500), sampled=2)
+    low = multibit.release(np.zeros((500, 8), np.float32), 1.0, randomness(500), sampled=2)
+    high = multibit.release(np.ones((500, 8), np.float32), 1.0, randomness(500), sampled=2)
     assert_array_equal(low.indices, high.indices)
 
 
@@ -91,17 +93,17 @@ def test_rectified_features_are_unbiased(epsilon: float, m: int, low: float, hig
 def test_rectified_features_average_to_the_features() -> None:
     devices, epsilon = 60_000, 3.0
     row = np.array([0.0, 0.25, 0.5, 1.0, 1.0], np.float32)
-    said = multibit.release(np.tile(row, (devices, 1)), epsilon, coins(devices))
+    said = multibit.release(np.tile(row, (devices, 1)), epsilon, randomness(devices))
     found = multibit.rectified(said, epsilon).mean(axis=0)
     error = np.sqrt(multibit.rectified_variance(row.astype(float), epsilon, 0, 1) / devices)
     assert (np.abs(found - row) < 5 * error).all()
 
 
-def test_coins_decide_and_each_step_has_its_own() -> None:
+def test_randomness_decide_and_each_step_has_its_own() -> None:
     features = np.full((400, 7), 0.5, np.float32)
-    first = multibit.release(features, 2.0, coins(400))
-    again = multibit.release(features, 2.0, coins(400))
-    later = multibit.release(features, 2.0, coins(400), step=1)
+    first = multibit.release(features, 2.0, randomness(400))
+    again = multibit.release(features, 2.0, randomness(400))
+    later = multibit.release(features, 2.0, randomness(400), step=1)
     assert_array_equal(first.toarray(), again.toarray())
     assert (first.toarray() != later.toarray()).any()
 
@@ -109,14 +111,14 @@ def test_coins_decide_and_each_step_has_its_own() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_an_epsilon_that_is_none(epsilon: float) -> None:
     with pytest.raises(UsageError, match="epsilon"):
-        multibit.release(np.zeros((3, 3), np.float32), epsilon, coins(3))
+        multibit.release(np.zeros((3, 3), np.float32), epsilon, randomness(3))
 
 
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="outside the public bounds"):
-        multibit.release(np.full((3, 3), 2.0, np.float32), 1.0, coins(3))
+        multibit.release(np.full((3, 3), 2.0, np.float32), 1.0, randomness(3))
     with pytest.raises(InputError, match="not finite"):
-        multibit.release(np.full((3, 3), np.nan, np.float32), 1.0, coins(3))
+        multibit.release(np.full((3, 3), np.nan, np.float32), 1.0, randomness(3))
     for m in (0, 4):
         with pytest.raises(UsageError, match="sampled"):
-            multibit.release(np.zeros((3, 3), np.float32), 1.0, coins(3), sampled=m)
+            multibit.release(np.zeros((3, 3), np.float32), 1.0, randomness(3), sampled=m)

@@ -58,7 +58,9 @@ def test_recovery_is_unbiased_with_the_closed_variance(a: float, b: float, each:
 
 
 @given(st.floats(LEAST_EPSILON, 60), st.floats(0, 1))
-def test_coins_give_the_probability_and_never_more_than_its_ratio(each: float, x: float) -> None:
+def test_randomness_give_the_probability_and_never_more_than_its_ratio(
+    each: float, x: float
+) -> None:
     ones = [float(threshold(np.array(v), each, 0, 1)) for v in (0.0, x, 1.0)]
     assert ones == sorted(ones)
     assert ones[0] >= 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import InputError, UsageError
 from lumos.ldp import EncoderSettings, Released, recover, release, scaled
 from lumos.ldp.one_bit import largest_bin, recovered_variance
@@ -18,8 +18,8 @@ from lumos.ldp.one_bit import largest_bin, recovered_variance
 NOISY = EncoderSettings(epsilon=2.0)
 
 
-def coins(devices: npt.ArrayLike, seed: int = 0) -> PrivateCoins:
-    return PrivateCoins(simulated_secrets(seed, np.asarray(devices, np.int64)))
+def randomness(devices: npt.ArrayLike, seed: int = 0) -> PrivateRandomness:
+    return PrivateRandomness(simulated_secrets(seed, np.asarray(devices, np.int64)))
 
 
 def rows_of(released: Released) -> list[list[int]]:
@@ -30,7 +30,7 @@ def rows_of(released: Released) -> list[list[int]]:
 def test_every_element_is_sent_exactly_once(width: int, receivers: list[int]) -> None:
     rho = np.array(receivers)
     features = np.full((len(rho), width), 0.5, np.float32)
-    released = release(features, rho, NOISY, coins(range(len(rho))))
+    released = release(features, rho, NOISY, randomness(range(len(rho))))
     assert released.messages == rho.sum()
     rows = rows_of(released) if released.messages else []
     spent = released.epsilon(NOISY)
@@ -54,11 +54,11 @@ def test_releases_do_not_depend_on_shards(settings: EncoderSettings, shards: int
     rng = np.random.default_rng(0)
     features = rng.random((150, 33), np.float32)
     rho = rng.integers(0, 12, 150)
-    whole = release(features, rho, settings, coins(range(150)), step=3)
+    whole = release(features, rho, settings, randomness(range(150)), step=3)
     ends = np.cumsum(rho)
     for shard in range(shards):
         devices = np.arange(shard, 150, shards)
-        part = release(features[devices], rho[devices], settings, coins(devices), step=3)
+        part = release(features[devices], rho[devices], settings, randomness(devices), step=3)
         mine = whole.take(np.concatenate([np.arange(ends[u] - rho[u], ends[u]) for u in devices]))
         np.testing.assert_array_equal(part.codes, mine.codes)
         np.testing.assert_array_equal(part.offsets, mine.offsets)
@@ -71,14 +71,14 @@ def test_dense_and_sparse_features_release_the_same_bits() -> None:
     rng = np.random.default_rng(1)
     dense = (rng.random((60, 50)) < 0.1).astype(np.float32)
     rho = rng.integers(0, 5, 60)
-    one, other = (release(x, rho, NOISY, coins(range(60))) for x in (dense, csr_array(dense)))
+    one, other = (release(x, rho, NOISY, randomness(range(60))) for x in (dense, csr_array(dense)))
     np.testing.assert_array_equal(one.codes, other.codes)
 
 
-def test_each_step_has_coins_of_its_own() -> None:
+def test_each_step_has_randomness_of_its_own() -> None:
     features = np.full((1, 400), 0.5, np.float32)
     first, second = (
-        release(features, np.array([1]), NOISY, coins([0]), step=step) for step in (0, 1)
+        release(features, np.array([1]), NOISY, randomness([0]), step=step) for step in (0, 1)
     )
     assert 0.3 < (first.bits == second.bits).mean() < 0.7
 
@@ -92,7 +92,7 @@ def test_recovered_features_have_the_mean_and_variance_of_the_mechanism(
     devices = 6000
     x = np.linspace(a, b, width + 2)[1:-1].astype(np.float32)
     released = release(
-        np.tile(x, (devices, 1)), np.full(devices, receivers), settings, coins(range(devices))
+        np.tile(x, (devices, 1)), np.full(devices, receivers), settings, randomness(range(devices))
     )
     recovered = recover(released, settings)
     dense = recovered.dense().reshape(devices, receivers, width)
@@ -110,7 +110,7 @@ def test_recovered_features_have_the_mean_and_variance_of_the_mechanism(
 def test_bins_are_uniform_over_receivers_and_pairs_of_elements_are_not_tied() -> None:
     devices, width, receivers = 8000, 5, 3
     features = np.zeros((devices, width), np.float32)
-    released = release(features, np.full(devices, receivers), NOISY, coins(range(devices)))
+    released = release(features, np.full(devices, receivers), NOISY, randomness(range(devices)))
     home = np.empty((devices, width), np.int64)
     message = np.repeat(np.arange(released.messages), released.counts)
     home[message // receivers, released.elements] = message % receivers
@@ -126,7 +126,7 @@ def test_without_noise_all_features_reach_all_receivers() -> None:
     settings = EncoderSettings(epsilon=math.inf)
     dense = np.array([[0, 1, 0.25], [0, 0, 0], [1, 0, 0]], np.float32)
     for features in (dense, csr_array(dense)):
-        released = release(features, np.array([2, 1, 0]), settings, coins(range(3)))
+        released = release(features, np.array([2, 1, 0]), settings, randomness(range(3)))
         np.testing.assert_array_equal(recover(released, settings).dense(), dense[[0, 0, 1]])
         assert np.isinf(released.epsilon(settings)).all()
 
@@ -134,7 +134,7 @@ def test_without_noise_all_features_reach_all_receivers() -> None:
 def test_without_noise_bins_keep_what_came_and_the_midpoint_elsewhere() -> None:
     settings = EncoderSettings(epsilon=math.inf, bins=True)
     features = np.array([[0, 1, 0.25, 0.75]], np.float32)
-    dense = recover(release(features, np.array([2]), settings, coins([0])), settings).dense()
+    dense = recover(release(features, np.array([2]), settings, randomness([0])), settings).dense()
     np.testing.assert_allclose((dense - 0.5).sum(axis=0) + 0.5, features[0])
     assert ((dense == 0.5).sum(axis=1) == 2).all()
 
@@ -144,24 +144,24 @@ def test_without_noise_bins_keep_what_came_and_the_midpoint_elsewhere() -> None:
 )
 def test_features_that_are_no_numbers_are_refused(features: npt.NDArray[np.float32]) -> None:
     with pytest.raises(InputError, match="not finite"):
-        release(features, np.array([1]), NOISY, coins([0]))
+        release(features, np.array([1]), NOISY, randomness([0]))
     with pytest.raises(InputError, match="not finite"):
         scaled(features, 0, 1)
 
 
 def test_features_outside_the_public_bounds_are_refused() -> None:
     with pytest.raises(InputError, match="outside the public bounds"):
-        release(np.array([[1.5]], np.float32), np.array([1]), NOISY, coins([0]))
+        release(np.array([[1.5]], np.float32), np.array([1]), NOISY, randomness([0]))
     positive = EncoderSettings(low=1.0, high=2.0)
     with pytest.raises(InputError, match="outside the public bounds"):
-        release(csr_array(np.zeros((1, 3), np.float32)), np.array([1]), positive, coins([0]))
+        release(csr_array(np.zeros((1, 3), np.float32)), np.array([1]), positive, randomness([0]))
 
 
 def test_receivers_must_fit_the_devices() -> None:
     with pytest.raises(UsageError, match="receivers must be 1 numbers"):
-        release(np.zeros((1, 2), np.float32), np.array([1, 1]), NOISY, coins([0]))
+        release(np.zeros((1, 2), np.float32), np.array([1, 1]), NOISY, randomness([0]))
     with pytest.raises(UsageError, match="none to release"):
-        release(np.zeros((1, 0), np.float32), np.array([1]), NOISY, coins([0]))
+        release(np.zeros((1, 0), np.float32), np.array([1]), NOISY, randomness([0]))
 
 
 def test_scaling_maps_public_bounds_and_clips() -> None:
@@ -187,7 +187,7 @@ def test_blocks_of_any_size_multiply_like_the_dense_array(monkeypatch: pytest.Mo
     features, rho = rng.random((30, 21), np.float32), rng.integers(0, 6, 30)
     weight = rng.normal(size=(21, 4)).astype(np.float32)
     for settings in (NOISY, EncoderSettings(epsilon=math.inf, bins=True)):
-        recovered = recover(release(features, rho, settings, coins(range(30))), settings)
+        recovered = recover(release(features, rho, settings, randomness(range(30))), settings)
         for size in (1, 40, 1 << 22):
             monkeypatch.setattr("lumos.ldp.one_bit._ELEMENTS_AT_ONCE", size)
             again = recovered.span(slice(0, recovered.shape[0]))  # blocks are kept, with their size

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import ProtocolError
 from lumos.ldp import EncoderSettings, Messages, Released, joined, parts_for, read, release, write
 
@@ -17,7 +17,7 @@ def some(width: int, receivers: list[int], *, noisy: bool) -> Released:
     encoder = EncoderSettings(epsilon=2.0 if noisy else math.inf, bins=True)
     features = np.random.default_rng(width).random((len(receivers), width), np.float32)
     secrets = simulated_secrets(0, np.arange(len(receivers)))
-    return release(features, np.array(receivers), encoder, PrivateCoins(secrets))
+    return release(features, np.array(receivers), encoder, PrivateRandomness(secrets))
 
 
 def same(one: Released, other: Released) -> bool:

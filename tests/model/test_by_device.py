@@ -10,7 +10,7 @@ from tests.narrow import present
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.ldp import EncoderSettings, recover, release
 from lumos.model.network import Leaves, TreeNetwork, device_gradients
 from lumos.model.tree_tensors import Trees
@@ -28,14 +28,14 @@ def test_they_add_up_and_are_those_of_the_device_alone(
 ) -> None:
     forest = random_forest(6, 12, virtual_nodes=virtual_nodes)
     trees, network = Trees.of(forest), network_of(9, backbone=backbone, layers=3, dropout=0.2)
-    coins = PrivateCoins(simulated_secrets(0, forest.devices))
+    randomness = PrivateRandomness(simulated_secrets(0, forest.devices))
     dense = np.random.default_rng(0).random((12, 9), np.float32)
     settings = EncoderSettings(epsilon=20.0)
     one_each = np.ones(12, np.int64)
-    sent = release(dense, one_each, settings, coins).take(forest.neighbour)
+    sent = release(dense, one_each, settings, randomness).take(forest.neighbour)
     own = csr_array(dense) if encoded else torch.from_numpy(dense)
     neighbour = recover(sent, settings) if encoded else torch.from_numpy(dense[forest.neighbour])
-    drops = network.drops(trees, coins, 0)
+    drops = network.drops(trees, randomness, 0)
     leaves = network(trees, own, neighbour, drops)
     back = Leaves(*(torch.randn(rows.shape) for rows in leaves))
     torch.autograd.backward([*leaves], [*back])

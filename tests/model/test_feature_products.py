@@ -12,7 +12,7 @@ from tests.narrow import present
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.randomness import PrivateCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.ldp import EncoderSettings, RecoveredFeatures, recover, release
 from lumos.model.feature_products import as_dense
 from lumos.model.network import TreeNetwork
@@ -25,7 +25,9 @@ def received(forest: Forest, dense: np.ndarray, settings: EncoderSettings) -> Re
     """What every branch gets, straight from the senders."""
     devices = len(forest.devices)
     rho = np.bincount(forest.neighbour, minlength=devices)
-    released = release(dense, rho, settings, PrivateCoins(simulated_secrets(0, forest.devices)))
+    released = release(
+        dense, rho, settings, PrivateRandomness(simulated_secrets(0, forest.devices))
+    )
     by_sender = np.argsort(forest.neighbour, kind="stable")
     branch_of = np.empty(forest.branches, np.int64)
     branch_of[by_sender] = np.arange(forest.branches)

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from lumos import Forest
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.errors import UsageError
 from lumos.model import ModelSettings
 from lumos.model.dropout import Drops, Site
@@ -17,9 +17,9 @@ from lumos.model.network import LAYERS, TreeNetwork, block_diagonal
 from lumos.model.tree_tensors import Trees
 
 
-def coins(devices: int | np.ndarray) -> PrivateCoins:
+def randomness(devices: int | np.ndarray) -> PrivateRandomness:
     ids = np.arange(devices) if isinstance(devices, int) else devices
-    return PrivateCoins(simulated_secrets(0, ids))
+    return PrivateRandomness(simulated_secrets(0, ids))
 
 
 @pytest.mark.parametrize("name", ["layers", "hidden", "output", "heads"])
@@ -56,8 +56,8 @@ def test_any_pyg_layer_learns_on_trees(
     forest = random_forest(2, virtual_nodes=virtual_nodes)
     trees = Trees.of(forest)
     network = TreeNetwork(ModelSettings(backbone=name), 6)
-    network.initialise(PublicCoins(0).generator("weights"))
-    drops = network.drops(trees, coins(trees.devices), 0)
+    network.initialise(PublicRandomness(0).generator("weights"))
+    drops = network.drops(trees, randomness(trees.devices), 0)
     leaves = network(trees, torch.rand(trees.devices, 6), torch.rand(trees.branches, 6), drops)
     assert leaves.own.shape == (len(trees.own_device), 16)
     assert leaves.neighbour.shape == (trees.branches, 16)
@@ -77,10 +77,10 @@ def test_generic_layers_see_the_forest_of_the_trees(
     assert sum(kinds.values()) == forest.nodes
 
 
-def test_initial_weights_come_from_public_coins() -> None:
+def test_initial_weights_come_from_public_randomness() -> None:
     one, other = (TreeNetwork(ModelSettings(backbone="gat"), 20) for _ in range(2))
     for network in (one, other):
-        network.initialise(PublicCoins(7).generator("weights"))
+        network.initialise(PublicRandomness(7).generator("weights"))
     assert all(map(torch.equal, one.parameters(), other.parameters()))
     first: Any = one.layers[0]
     assert float(first.weight.detach().abs().max()) <= (6 / 84) ** 0.5
@@ -93,7 +93,7 @@ def line(devices: int, rows: int, width: int) -> list[Site]:
 
 def test_elements_fall_at_the_given_rate_and_independently() -> None:
     devices, rows, width, chance = 4000, 10, 8, 0.05
-    drops = Drops.draw(line(devices, rows, width), chance, coins(devices), 0)
+    drops = Drops.draw(line(devices, rows, width), chance, randomness(devices), 0)
     fallen = np.zeros(devices * rows * width, bool)
     fallen[drops.of(0, "leaf").numpy()] = True
     grid = fallen.reshape(devices, rows * width)
@@ -105,7 +105,7 @@ def test_elements_fall_at_the_given_rate_and_independently() -> None:
 
 def test_each_epoch_drops_other_elements() -> None:
     first, second = (
-        set(Drops.draw(line(50, 4, 8), 0.5, coins(50), step).of(0, "leaf").tolist())
+        set(Drops.draw(line(50, 4, 8), 0.5, randomness(50), step).of(0, "leaf").tolist())
         for step in (0, 1)
     )
     assert first != second
@@ -127,7 +127,7 @@ def test_dropout_does_not_depend_on_shards(
     inputs = torch.Generator().manual_seed(2)  # others may differ in the last digit of a float32
     own, neighbour = (torch.rand(rows, 5, generator=inputs) for rows in (20, forest.branches))
     trees = Trees.of(forest)
-    whole = network(trees, own, neighbour, network.drops(trees, coins(20), 1))
+    whole = network(trees, own, neighbour, network.drops(trees, randomness(20), 1))
     for shard in range(shards):
         devices = np.arange(shard, 20, shards)
         mine = np.flatnonzero(np.isin(forest.owner, devices))
@@ -139,7 +139,7 @@ def test_dropout_does_not_depend_on_shards(
         )
         some = Trees.of(part)
         leaves = network(
-            some, own[devices], neighbour[mine], network.drops(some, coins(devices), 1)
+            some, own[devices], neighbour[mine], network.drops(some, randomness(devices), 1)
         )
         assert_close(leaves.neighbour, whole.neighbour[mine])
         for position, device in enumerate(devices.tolist()):
@@ -156,7 +156,7 @@ def test_dropped_elements_are_zero_and_have_no_gradient(
     own = torch.rand(len(forest.devices), 5)
     neighbour = torch.rand(forest.branches, 5, requires_grad=True)
     plain = network(trees, own, neighbour).neighbour.detach()
-    drops = network.drops(trees, coins(trees.devices), 0)
+    drops = network.drops(trees, randomness(trees.devices), 0)
     assert drops is not None
     leaves = network(trees, own, neighbour, drops)
     fallen = torch.zeros_like(plain).view(-1)
@@ -171,7 +171,7 @@ def test_dropped_elements_are_zero_and_have_no_gradient(
 
 def test_no_dropout_draws_nothing(random_forest: Callable[..., Forest]) -> None:
     trees = Trees.of(random_forest(0))
-    assert TreeNetwork(ModelSettings(dropout=0.0), 3).drops(trees, coins(9), 0) is None
+    assert TreeNetwork(ModelSettings(dropout=0.0), 3).drops(trees, randomness(9), 0) is None
 
 
 def test_without_the_last_activation_embeddings_may_be_negative(

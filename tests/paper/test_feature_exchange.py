@@ -169,7 +169,7 @@ def test_the_control_releases_bits_that_do_not_depend_on_features(
     controls, mains = zip(*(wire.of("train/features") for wire in wires), strict=True)
     assert controls[0] == controls[1]
     assert mains[0] != mains[1]
-    # Only the bits differ: the bins come from coins and ρ alone.
+    # Only the bits differ: the bins come from randomness and ρ alone.
     assert [one[:2] + one[3:] for one in mains[0]] == [one[:2] + one[3:] for one in mains[1]]
     assert [len(one.body) for one in mains[0]] == [len(one.body) for one in mains[1]]
 

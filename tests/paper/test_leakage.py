@@ -12,7 +12,7 @@ import pytest
 from tests.runs.running import Message, Wire, listening, losses, run
 
 from lumos import Graph
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.paper import tasks
 from lumos.paper.tasks import NonNeighbours
 from lumos.runs import loop as job
@@ -40,7 +40,7 @@ def with_edges(graph: Graph, edges: np.ndarray) -> Graph:
 
 def worlds(graph: Graph) -> tuple[World, World]:
     """Two worlds of equal training edges; the second's other edges are none of the first's."""
-    first = split_edges(graph, PublicCoins(0))
+    first = split_edges(graph, PublicRandomness(0))
     held, test = len(first.validation), len(first.test)
     fresh = pairs_without_edge(
         graph.edge_list(), graph.devices, held + test, np.random.default_rng(1)
@@ -155,7 +155,7 @@ def test_test_edges_do_not_even_choose_the_weights(sixty: Graph) -> None:
 
 
 def test_the_split_itself_leaves_no_trace_in_the_training_graph(sixty: Graph) -> None:
-    split = split_edges(sixty, PublicCoins(0))
+    split = split_edges(sixty, PublicRandomness(0))
     held = np.concatenate([split.validation, split.test])
     for u, v in held.tolist():
         mine = split.training.neighbours[split.training.offsets[u] : split.training.offsets[u + 1]]

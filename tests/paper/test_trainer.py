@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
 from lumos import Forest, Graph, TreeSettings, balance
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.exchange import Program
 from lumos.ldp import Messages, read, recover
 from lumos.model import Pooling
@@ -73,7 +73,7 @@ def problem_of(graph: Graph, config: Config) -> Problem:
         keep=balance(graph, TreeSettings(balancer="greedy", compare="ideal"), seed=SEED).keep,
         roles=np.full(graph.devices, Role.NOBODY)
         if link
-        else split_vertices(labels, PublicCoins(SEED)),
+        else split_vertices(labels, PublicRandomness(SEED)),
         held_back=NO_PAIRS,
         classes=0 if link else graph.class_count,
         seed=SEED,

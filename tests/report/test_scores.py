@@ -25,10 +25,10 @@ def test_the_deviation_of_a_ranking(runs: dict[str, Path], tmp_path: Path) -> No
     count, ratio = 60, 3.0
     split = {"train": 1, "validation": 1, "test": count}
     run = lumos.load_run(changed(runs["link"], tmp_path / "run", test_auc=0.75, split=split))
-    coins = np.random.default_rng(1)
+    randomness = np.random.default_rng(1)
     scores = []
     for _ in range(3000):
-        good, bad = coins.exponential(ratio, count), coins.exponential(1.0, count)
+        good, bad = randomness.exponential(ratio, count), randomness.exponential(1.0, count)
         scores.append((good[:, None] > bad[None, :]).mean())
     assert np.mean(scores) == pytest.approx(ratio / (1 + ratio), abs=0.005)
     assert deviation(run, ratio / (1 + ratio)) == pytest.approx(np.std(scores), rel=0.06)

@@ -101,8 +101,11 @@ def test_the_noise_of_an_accuracy_is_that_of_a_coin() -> None:
 
 
 def test_the_noise_of_an_auc_is_that_of_two_samples() -> None:
-    coins = np.random.default_rng(1)
-    edges, non_neighbours = coins.exponential(2, (2000, 60)), coins.exponential(1, (2000, 60))
+    randomness = np.random.default_rng(1)
+    edges, non_neighbours = (
+        randomness.exponential(2, (2000, 60)),
+        randomness.exponential(1, (2000, 60)),
+    )
     found = [auc(one, other) for one, other in zip(edges, non_neighbours, strict=True)]
     # Hanley and McNeil's formula is exact for exponential scores.
     assert standard_error(float(np.mean(found)), 60, "auc") == pytest.approx(
@@ -111,8 +114,8 @@ def test_the_noise_of_an_auc_is_that_of_two_samples() -> None:
 
 
 def test_a_difference_of_chance_is_rarely_called_more() -> None:
-    coins = np.random.default_rng(2)
-    one, other = ((coins.random((2000, 100)) < 0.7).mean(1) for _ in range(2))
+    randomness = np.random.default_rng(2)
+    one, other = ((randomness.random((2000, 100)) < 0.7).mean(1) for _ in range(2))
     wrong = [beyond_noise(a, b, 100, "accuracy") for a, b in zip(one, other, strict=True)]
     assert np.mean(wrong) < 0.07
 
@@ -125,9 +128,9 @@ def test_the_guarantee_says_that_it_is_simulated(labels: Run, sixty: Graph) -> N
     )
     strict = lumos.train(sixty)
     assert guarantee(strict).endswith(
-        "This was a simulation; the guarantee needs `aggregate='secure'` and `coins='system'`."
+        "This was a simulation; the guarantee needs `aggregate='secure'` and `randomness='system'`."
     )
-    train = replace(strict.config.train, aggregate="secure", coins="system")
+    train = replace(strict.config.train, aggregate="secure", randomness="system")
     real = replace(strict, config=replace(strict.config, train=train))
     assert "simulation" not in guarantee(real)
 

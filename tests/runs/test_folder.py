@@ -247,13 +247,13 @@ def test_questions_to_a_loaded_run(folders: dict[str, Path], graph: Graph, tmp_p
     assert lumos.load_run(folder, graph).about.fingerprint == ""
 
 
-def test_system_coins_leave_no_checkpoint(tmp_path: Path) -> None:
+def test_system_randomness_leave_no_checkpoint(tmp_path: Path) -> None:
     def stop(event: lumos.EpochEvent) -> None:
         if event.epoch == 60:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lumos.train("demo:60", coins="system", out=tmp_path, on_epoch=stop, **STRICT)
+        lumos.train("demo:60", randomness="system", out=tmp_path, on_epoch=stop, **STRICT)
     assert not (tmp_path / "checkpoint.npz").exists()
 
 
@@ -267,7 +267,7 @@ def test_a_folder_of_the_format_before_is_refused(folders: dict[str, Path], tmp_
 
 # Exports (findings 7 and 11).
 
-REAL: dict[str, Any] = {**STRICT, "coins": "system", "aggregate": "secure"}
+REAL: dict[str, Any] = {**STRICT, "randomness": "system", "aggregate": "secure"}
 
 
 def weights_of(path: Path) -> dict[str, np.ndarray]:
@@ -311,9 +311,9 @@ def test_weights_of_a_simulation_are_an_oracle(tmp_path: Path) -> None:
     assert candidates_that_match(graph, device, path, **STRICT) == [truth]
 
 
-def test_with_coins_of_the_system_two_trainings_differ(tmp_path: Path) -> None:
+def test_with_randomness_of_the_system_two_trainings_differ(tmp_path: Path) -> None:
     graph = lumos.load("demo:60")
-    settings = {**STRICT, "coins": "system"}
+    settings = {**STRICT, "randomness": "system"}
     run = lumos.train(graph, **settings)
     with pytest.raises(UsageError, match="its sums were computed in the clear"):
         run.export(tmp_path / "weights.npz")
@@ -337,7 +337,7 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
         tmp_path / "town.npz", edges=graph.edge_list(), features=np.asarray(graph.features),
         target=np.array(graph.labels),
     )  # fmt: skip
-    settings = {**(REAL if task == "classify" else {"task": "link"}), "coins": "system"}
+    settings = {**(REAL if task == "classify" else {"task": "link"}), "randomness": "system"}
     settings["aggregate"] = "secure" if task == "classify" else "ideal"
     run = lumos.train(tmp_path / "town.npz", book=tmp_path / "book.npz", **settings)
     path = tmp_path / "weights.npz"
@@ -351,7 +351,7 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
         assert os.sep not in text
     assert "book" not in about["settings"]
     assert "source" not in about
-    assert (about["task"], about["coins"]) == (task, "system")
+    assert (about["task"], about["randomness"]) == (task, "system")
     assert about["aggregate"] == settings["aggregate"]
     assert about["simulated"] == (task == "link")
     assert about["guarantees"] == run.guarantees
@@ -379,7 +379,7 @@ def test_the_command_line_refuses_too(
     assert command(arguments) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "train with --coins system and --aggregate secure, or give --simulated" in said
+    assert "train with --randomness system and --aggregate secure, or give --simulated" in said
     assert command([*arguments, "--simulated"]) == 0
     assert path.exists()
     assert command([*arguments[:2], "--simulated"]) == 2

@@ -154,7 +154,7 @@ def test_processes_of_secret_comparisons(sixty: Graph, ledger_differences: Diffe
 def test_shards(
     shards: int, kind: str, plain: Run, sixty: Graph, ledger_differences: Differences
 ) -> None:
-    """The same coins, and the strict profile bit by bit: what it sums is rounded before.
+    """The same randomness, and the strict profile bit by bit: what it sums is rounded before.
 
     Sums of the paper's profile in the clear are of numbers that are not, added up shard by shard.
     So what depends on them differs by rounding; releases do not (`tests/runs/test_shards.py`).

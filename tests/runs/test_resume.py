@@ -246,7 +246,7 @@ def refused(folder: Path, match: str, graph: Any, **settings: Any) -> None:
         ({"task": "link"}, "has `task='classify'`, not 'link'"),
         ({"balancer": "mcmc"}, "has `balancer='greedy'`, not 'mcmc'"),
         ({"resume": False}, "there is a run already; go on with `resume`"),
-        ({"coins": "system"}, "coins"),
+        ({"randomness": "system"}, "randomness"),
     ],
 )
 def test_another_run_is_refused(
@@ -325,11 +325,11 @@ def test_a_line_that_was_cut_in_the_middle_does_no_harm(
     same(whole["classify"][0], resumed, ledger_differences)
 
 
-def test_system_coins_cannot_be_resumed(sixty: Graph, tmp_path: Path) -> None:
+def test_system_randomness_cannot_be_resumed(sixty: Graph, tmp_path: Path) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path, on_epoch=until("run", 5), coins="system", epochs=7)
+        run(sixty, out=tmp_path, on_epoch=until("run", 5), randomness="system", epochs=7)
     with pytest.raises(LumosError, match="secrets were never written; start a new one"):
-        run(sixty, out=tmp_path, coins="system", epochs=7, resume=True)
+        run(sixty, out=tmp_path, randomness="system", epochs=7, resume=True)
 
 
 def test_there_must_be_something_to_resume(sixty: Graph, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.narrow import present, sparse
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph, LumosError, balance, load
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.runs.train import train
 from lumos.training.config import Config
@@ -60,7 +60,7 @@ def test_unlabelled_devices_take_part_and_are_only_predicted(sixty: Graph) -> No
 def test_what_the_label_of_a_device_without_a_role_would_be_does_not_matter() -> None:
     """Labels enter only where roles let them: test labels could be anything."""
     graph = load("demo:60")
-    roles = split_vertices(np.asarray(graph.labels), PublicCoins(0))
+    roles = split_vertices(np.asarray(graph.labels), PublicRandomness(0))
     labels = np.array(graph.labels)
     test = roles == Role.TEST
     labels[test] = (labels[test] + 1) % 6
@@ -229,7 +229,7 @@ def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
         ({"shards": 0}, "`shards` must be between 1 and"),
         ({"balancer": "fair"}, "balancer"),
         ({"compare": "Secure"}, "compare"),
-        ({"coins": "sytem"}, "coins"),
+        ({"randomness": "sytem"}, "randomness"),
     ],
 )
 def test_settings_that_do_not_exist(settings: dict[str, Any], match: str, sixty: Graph) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.device import PrivateCoins, PublicCoins, Shard, simulated_secrets
+from lumos.device import PrivateRandomness, PublicRandomness, Shard, simulated_secrets
 from lumos.exchange import EVERY_DOOR, Endpoint, LedgerReport, Outbox, Program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.secagg import (
@@ -42,8 +42,8 @@ def shards_of(
                 total,
                 np.zeros(len(devices) + 1, np.int64),
                 np.empty(0, np.int64),
-                PrivateCoins(secrets(devices)),
-                PublicCoins(SEED),
+                PrivateRandomness(secrets(devices)),
+                PublicRandomness(SEED),
             )
         )
     return shards

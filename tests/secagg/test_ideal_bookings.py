@@ -96,7 +96,9 @@ def told(program: Program[Any], answers: list[np.ndarray]) -> Any:
 def test_one_device_among_many_makes_nothing_of_the_size_of_the_federation() -> None:
     total = 200_000
     [alone] = shards_of(1, 1)
-    shard = Shard(np.array([5]), total, alone.offsets, alone.neighbours, alone.coins, alone.public)
+    shard = Shard(
+        np.array([5]), total, alone.offsets, alone.neighbours, alone.randomness, alone.public
+    )
     aggregator = IdealAggregator(shard, Endpoint(shard, EVERY_DOOR, IDEAL_TOPICS))
     words = aggregator.fixed.encode(np.ones((1, 3)))[0]
     tracemalloc.start()

@@ -36,7 +36,7 @@ def watched() -> type[Watched]:
 
 def secrets_but_one(devices: np.ndarray) -> np.ndarray:
     """Simulated secrets, of which one bit of one device is different."""
-    secrets = shards_of(TOTAL, 1)[0].coins._secrets.copy()
+    secrets = shards_of(TOTAL, 1)[0].randomness._secrets.copy()
     secrets[3, 5] ^= 1
     return secrets[devices]
 
@@ -44,7 +44,7 @@ def secrets_but_one(devices: np.ndarray) -> np.ndarray:
 def test_the_seed_is_what_the_protocol_says() -> None:
     """Recomputed from the description, with nothing of the module."""
     [shard] = shards_of(TOTAL, 1)
-    words = shard.coins.words(np.arange(TOTAL), "mask graph", 0, 4)
+    words = shard.randomness.words(np.arange(TOTAL), "mask graph", 0, 4)
     shown = [row.astype("<u4").tobytes() for row in words]
     numbers = TOTAL.to_bytes(8, "little") + bytes(8)
     bound = [

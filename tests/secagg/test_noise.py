@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import kstest, norm
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets, system_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets, system_secrets
 from lumos.errors import UsageError
 from lumos.secagg import AggregateSettings
 from lumos.secagg.noise import Noise, clip_factors, delta_of, epsilon_for, mu_for, normal
@@ -115,8 +115,8 @@ def test_shares_add_up_to_their_total() -> None:
     """The sum of all devices' shares, number by number, has the standard deviation `total`."""
     devices, width = 200, 3000
     noise = Noise.of(0.7, 5, 0.3, devices, AggregateSettings())
-    coins = PrivateCoins(simulated_secrets(3, np.arange(devices)))
-    shares = noise.shares(coins, devices, width, 4)
+    randomness = PrivateRandomness(simulated_secrets(3, np.arange(devices)))
+    shares = noise.shares(randomness, devices, width, 4)
     assert shares.shape == (devices, width)
     assert kstest(shares.sum(axis=0) / noise.total, "norm").pvalue > 1e-4
     assert kstest(shares.ravel() / noise.share, "norm").pvalue > 1e-4
@@ -128,8 +128,8 @@ def test_shares_add_up_to_their_total() -> None:
 @pytest.mark.parametrize("width", [1, 2, 7, 100])
 def test_normal_numbers_are_normal_and_independent(width: int) -> None:
     devices = 40_000 // width
-    coins = PrivateCoins(simulated_secrets(1, np.arange(devices)))
-    drawn = normal(coins, np.arange(devices), width, 0)
+    randomness = PrivateRandomness(simulated_secrets(1, np.arange(devices)))
+    drawn = normal(randomness, np.arange(devices), width, 0)
     assert drawn.shape == (devices, width)
     assert np.isfinite(drawn).all()
     assert kstest(drawn.ravel(), "norm").pvalue > 1e-4
@@ -141,22 +141,24 @@ def test_normal_numbers_are_normal_and_independent(width: int) -> None:
 
 def test_noise_is_a_function_of_the_devices_secret_alone() -> None:
     ids = np.arange(50)
-    whole = normal(PrivateCoins(simulated_secrets(9, ids)), ids, 33, 6)
+    whole = normal(PrivateRandomness(simulated_secrets(9, ids)), ids, 33, 6)
     for shards in (2, 7, 50):
         for number in range(shards):
             hosted = ids[number::shards]
-            coins = PrivateCoins(simulated_secrets(9, hosted))
-            assert np.array_equal(normal(coins, np.arange(len(hosted)), 33, 6), whole[hosted])
-    assert not np.isin(normal(PrivateCoins(simulated_secrets(10, ids)), ids, 33, 6), whole).any()
+            randomness = PrivateRandomness(simulated_secrets(9, hosted))
+            assert np.array_equal(normal(randomness, np.arange(len(hosted)), 33, 6), whole[hosted])
+    assert not np.isin(
+        normal(PrivateRandomness(simulated_secrets(10, ids)), ids, 33, 6), whole
+    ).any()
 
 
 def test_devices_steps_and_system_secrets_give_other_noise() -> None:
     ids = np.arange(30)
-    coins = PrivateCoins(simulated_secrets(0, ids))
-    steps = [normal(coins, ids, 20, step) for step in (-3, 0, 1, 2)]
+    randomness = PrivateRandomness(simulated_secrets(0, ids))
+    steps = [normal(randomness, ids, 20, step) for step in (-3, 0, 1, 2)]
     everything = np.concatenate([drawn.ravel() for drawn in steps])
     assert len(np.unique(everything)) == len(everything)
-    one, other = (normal(PrivateCoins(system_secrets(ids)), ids, 20, 0) for _ in range(2))
+    one, other = (normal(PrivateRandomness(system_secrets(ids)), ids, 20, 0) for _ in range(2))
     assert not np.isin(one, other).any()
 
 

@@ -6,11 +6,11 @@ from unittest.mock import patch
 
 import numpy as np
 from tests.narrow import present
-from tests.strict.strictly import epochs, federation, the_same_coins
+from tests.strict.strictly import epochs, federation, the_same_randomness
 
 from lumos.audit.attacks.replay import Transcript, replay, replay_run
 from lumos.audit.harness import without_masked_vectors
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.exchange.tape import recording
 from lumos.graph import Graph
 from lumos.strict.classify.labels import NoisyLabels
@@ -54,10 +54,10 @@ def whole_run(
     if given is not None:
         return replay(given, graph=graph, labels=labels)
     if roles is None:
-        roles = split_vertices(present(graph.labels), PublicCoins(seed))
+        roles = split_vertices(present(graph.labels), PublicRandomness(seed))
     settings = {"encoder_epochs": 16, "epochs": 61} | settings
     drawn = patch("lumos.strict.classify.trainer.draw_labels", lambda *_: labels)
-    with the_same_coins(), recording(without_masked_vectors) as tape:
+    with the_same_randomness(), recording(without_masked_vectors) as tape:
         if labels is not None:
             drawn.start()
         try:

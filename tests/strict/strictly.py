@@ -88,18 +88,18 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
 
 
 @contextmanager
-def the_same_coins() -> Iterator[None]:
-    """Runs of one seed toss the same coins, whatever they differ in; the control its own.
+def the_same_randomness() -> Iterator[None]:
+    """Runs of one seed toss the same randomness, whatever they differ in; the control its own.
 
-    In truth runs that differ in anything share no coin. A test that varies one thing, and says what
-    may not change with it, has to keep the coins.
+    In truth runs that differ in anything share no random bit. A test that varies one thing, and
+    says what may not change with it, has to keep the randomness.
     """
 
     def name(problem: Any, config: Any, *, control: bool, drawn: str = "") -> str:
         return "/control" if control else ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lumos.strict.profile.coin_name", name)
+        patch.setattr("lumos.strict.profile.randomness_name", name)
         patch.setattr("lumos.strict.profile.name_with_book", lambda name, state: name)
         yield
 

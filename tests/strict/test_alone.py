@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import chi2_contingency
 from tests.narrow import present
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import epochs, run_with_wire, started, strict, the_same_coins
+from tests.strict.strictly import epochs, run_with_wire, started, strict, the_same_randomness
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.secagg.noise import Noise
@@ -95,7 +95,7 @@ def other_inputs(graph: Graph) -> Graph:
 def test_control_symbols_know_nothing_of_features_and_labels(
     sixty: Graph, short: dict[str, int]
 ) -> None:
-    with the_same_coins():  # only features and labels differ
+    with the_same_randomness():  # only features and labels differ
         _, wire = run_with_wire(sixty, control=True, **short)
         _, moved = run_with_wire(other_inputs(sixty), control=True, **short)
     (control, main), (other_control, other_main) = rounds_of(wire), rounds_of(moved)
@@ -133,7 +133,7 @@ def test_control_symbols_are_independent_of_labels_in_distribution(
 def arm_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]:
     """Accuracy of an arm on test devices: of its own encoder, and as a whole."""
     labels = present(graph.labels)
-    roles = split_vertices(labels, PublicCoins(seed))
+    roles = split_vertices(labels, PublicRandomness(seed))
     made = started(graph, roles, seed=seed, control=control, **FULL)
     epochs(made, 0, FULL["epochs"])
     outcome, test = made.finish(), roles == Role.TEST
@@ -157,7 +157,7 @@ def test_the_control_is_level_with_own_features_where_the_run_is_not() -> None:
 
 
 def test_control_opinions_depend_on_no_data(sixty: Graph, short: dict[str, int]) -> None:
-    with the_same_coins():
+    with the_same_randomness():
         _, wire = run_with_wire(sixty, control=True, **short)
         _, moved = run_with_wire(other_inputs(sixty), control=True, **short)
     rounds, rounds_there = wire.of("strict/opinion"), moved.of("strict/opinion")
@@ -167,9 +167,9 @@ def test_control_opinions_depend_on_no_data(sixty: Graph, short: dict[str, int])
 
 
 def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> None:
-    """Who hears both arms must not see through them: they may not share coins.
+    """Who hears both arms must not see through them: they may not share randomness.
 
-    A symbol of the control that is drawn with the coins of the run would shift like it.
+    A symbol of the control that is drawn with the randomness of the run would shift like it.
     """
     graph = graph_of("random", 0, devices=2000)
     _, wire = run_with_wire(graph, control=True, epsilon=1.0, **short)
@@ -190,8 +190,8 @@ def test_the_control_arm_does_not_share_noise(
     drawn: list[tuple[int, bytes]] = []
     original = Noise.shares
 
-    def watched(self: Noise, coins: Any, hosted: int, width: int, step: int) -> np.ndarray:
-        shares = original(self, coins, hosted, width, step)
+    def watched(self: Noise, randomness: Any, hosted: int, width: int, step: int) -> np.ndarray:
+        shares = original(self, randomness, hosted, width, step)
         drawn.append((step, shares.tobytes()))
         return shares
 

@@ -149,7 +149,7 @@ def test_too_much_calibration_is_taken_from_both_halves() -> None:
     assert (asking + answering + np.maximum(budget.calibrated, 2) <= 16)[:5].all()
 
 
-def test_coins_of_new_questions_are_new() -> None:
+def test_randomness_of_new_questions_are_new() -> None:
     """The same questions with the same budgets repeat; with others, others are answered."""
     result = result_of(40, answers=6)
     pairs = np.array([(asker, 0) for asker in range(1, 40)])

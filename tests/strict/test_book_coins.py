@@ -1,4 +1,4 @@
-"""Coins of runs with a book: where it lies does not matter, what it has does.
+"""Randomness of runs with a book: where it lies does not matter, what it has does.
 
 Two runs that share their noise must use the same draws of labels and the same partners, or the
 difference of their sums is exact.
@@ -43,8 +43,8 @@ def sent(task: str, graph: Graph, **settings: Any) -> Any:
 
 
 def secrets(graph: Graph, **settings: Any) -> np.ndarray:
-    """[devices, 8] what the coins of a run are made from."""
-    found: np.ndarray = federation(graph, **settings).shards[0].coins._secrets
+    """[devices, 8] what the randomness of a run are made from."""
+    found: np.ndarray = federation(graph, **settings).shards[0].randomness._secrets
     return found
 
 
@@ -107,7 +107,7 @@ def test_books_of_other_content_share_no_coin(graph: Graph, tmp_path: Path) -> N
             assert not (found[one] == found[two]).all(axis=1).any()
 
 
-def test_copies_share_coins_until_they_differ(graph: Graph, tmp_path: Path) -> None:
+def test_copies_share_randomness_until_they_differ(graph: Graph, tmp_path: Path) -> None:
     book, copy = tmp_path / "book.npz", tmp_path / "copy.npz"
     trained("classify", graph, book=book, seed=7)
     shutil.copy(book, copy)

@@ -216,10 +216,10 @@ def test_without_opinions_an_edge_is_in_sums_only() -> None:
 @pytest.mark.parametrize(
     ("settings", "simulated"),
     [
-        ({}, "sums were computed in the clear and coins come from the run seed."),
-        ({"aggregate": "secure"}, "simulation: coins come from the run seed."),
-        ({"coins": "system"}, "simulation: sums were computed in the clear."),
-        ({"aggregate": "secure", "coins": "system"}, None),
+        ({}, "sums were computed in the clear and randomness comes from the run seed."),
+        ({"aggregate": "secure"}, "simulation: randomness comes from the run seed."),
+        ({"randomness": "system"}, "simulation: sums were computed in the clear."),
+        ({"aggregate": "secure", "randomness": "system"}, None),
     ],
 )
 def test_the_reading_says_what_a_simulation_does_not_do(

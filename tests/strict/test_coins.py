@@ -1,7 +1,7 @@
-"""No coin twice: runs that differ in anything share none, and an equal run repeats every one.
+"""No random bit twice: runs that differ in anything share none, and an equal run repeats every one.
 
-Two sums with the same noise give their difference exactly, and two symbols from the same coin give
-away more than both pay for. So it would be no help that each run alone keeps its guarantee.
+Two sums with the same noise give their difference exactly, and two symbols from the same random bit
+give away more than both pay for. So it would be no help that each run alone keeps its guarantee.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tests.strict.strictly import (
     run_with_wire,
     started,
     sums,
-    the_same_coins,
+    the_same_randomness,
 )
 
 from lumos.crypto.groups import GROUPS
@@ -28,7 +28,7 @@ from lumos.graph import Graph
 from lumos.ldp.labels import LabelForm
 from lumos.runs.train import train
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.profile import coin_name
+from lumos.strict.profile import randomness_name
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
 from lumos.training.config import Config
 
@@ -123,7 +123,9 @@ def offsets(short: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("other", OTHERS, ids=NAMES)
 def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
-    one, two = (made(federation, **settings).shards[0].coins._secrets for settings in ({}, other))
+    one, two = (
+        made(federation, **settings).shards[0].randomness._secrets for settings in ({}, other)
+    )
     assert not (one == two).all(axis=1).any()
     assert (one == two).mean() < 1e-3  # of 16,000 words of 32 bits
 
@@ -134,7 +136,7 @@ def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("task", ["classify", "link"])
-def test_what_does_not_change_a_run_does_not_change_its_coins(
+def test_what_does_not_change_a_run_does_not_change_its_randomness(
     other: dict[str, Any], task: str, sixty: Graph, short: Any
 ) -> None:
     """The same seed gives the same run, with a control beside it and without."""
@@ -158,7 +160,7 @@ def test_what_does_not_change_a_run_does_not_change_its_coins(
         ({"tree_network": True, "signs": "signed"}, "49317de21f4b289d252dbbfc5486011d"),
     ],
 )
-def test_classify_keeps_the_coins_that_it_had(
+def test_classify_keeps_the_randomness_that_it_had(
     settings: dict[str, Any], digest: str, sixty: Graph
 ) -> None:
     """Settings of links came and went; results of classify can still be repeated.
@@ -167,8 +169,8 @@ def test_classify_keeps_the_coins_that_it_had(
     """
     config = Config.of(**settings)
     problem = federation(sixty).problem
-    assert coin_name(problem, config, control=False) == f"/{digest}"
-    assert coin_name(problem, config, control=True) == f"/control/{digest}"
+    assert randomness_name(problem, config, control=False) == f"/{digest}"
+    assert randomness_name(problem, config, control=True) == f"/control/{digest}"
 
 
 LIMITS = frozenset({"lifetime_epsilon"})
@@ -196,16 +198,17 @@ def test_there_is_another_value_of_every_setting_of_one_task() -> None:
 
 
 @pytest.mark.parametrize("name", SOMETHING_ELSE)
-def test_settings_of_one_task_change_its_coins_and_not_those_of_the_other(
+def test_settings_of_one_task_change_its_randomness_and_not_those_of_the_other(
     name: str, sixty: Graph
 ) -> None:
-    """Also where the command line would refuse the setting: the name of the coins must not care."""
+    """Also where the command line would refuse the setting: the name of the randomness must not
+    care."""
     problem = federation(sixty).problem
     for task, own in (("classify", CLASSIFY_ONLY), ("link", LINK_ONLY)):
         config = Config.of(task=task)
         strict = replace(settings_of(config), **{name: SOMETHING_ELSE[name]})
         other = replace(config, profile_settings=strict)
-        one, two = (coin_name(problem, each, control=False) for each in (config, other))
+        one, two = (randomness_name(problem, each, control=False) for each in (config, other))
         assert (one == two) == (name not in own - LIMITS)
 
 
@@ -214,7 +217,7 @@ def test_settings_of_one_task_change_its_coins_and_not_those_of_the_other(
 def test_the_group_of_scores_changes_no_coin(task: str, group: str, sixty: Graph) -> None:
     problem = federation(sixty).problem
     configs = (Config.of(task=task), Config.of(task=task, group=group))
-    assert len({coin_name(problem, config, control=False) for config in configs}) == 1
+    assert len({randomness_name(problem, config, control=False) for config in configs}) == 1
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])
@@ -229,7 +232,9 @@ def test_noise_does_not_cancel_between_runs_that_differ(
     assert not np.isclose(one, two, rtol=1e-3).all()
     assert (one - two).std() == pytest.approx(np.sqrt(2), rel=6 / np.sqrt(2 * width))
     assert abs(np.corrcoef(one, two)[0, 1]) < 5 / np.sqrt(width)
-    with the_same_coins():  # the test has teeth: with coins of the seed alone, it does cancel
+    with (
+        the_same_randomness()
+    ):  # the test has teeth: with randomness of the seed alone, it does cancel
         one, two = noise_of(aggregate), noise_of(aggregate, **other)
     assert (one - two).std() < 1e-3
 
@@ -247,9 +252,9 @@ def test_symbols_are_not_shifted_alike_in_runs_that_differ(
     expected = (table(0.5)[0] * table(epsilon)[0]).sum()
     assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
     assert chance > 1e-4
-    with the_same_coins():
+    with the_same_randomness():
         same, chance = agreement(offsets_of(), offsets_of(**other))
-    if "epsilon" in other:  # every level of noise has coins of its own, whatever the secrets
+    if "epsilon" in other:  # every level of noise has randomness of its own, whatever the secrets
         assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
         assert chance > 1e-4
     else:  # the test has teeth
@@ -258,15 +263,15 @@ def test_symbols_are_not_shifted_alike_in_runs_that_differ(
 
 
 def test_the_control_shares_nothing_with_the_run() -> None:
-    one, two = (made(federation, control=c).shards[0].coins._secrets for c in (False, True))
+    one, two = (made(federation, control=c).shards[0].randomness._secrets for c in (False, True))
     assert not (one == two).all(axis=1).any()
 
 
 @pytest.mark.parametrize("shards", [2, 7, 300])
 def test_shards_do_not_change_a_secret(shards: int) -> None:
-    whole = made(federation, devices=300).shards[0].coins._secrets
+    whole = made(federation, devices=300).shards[0].randomness._secrets
     for shard in made(federation, devices=300, shards=shards).shards:
-        assert_array_equal(shard.coins._secrets, whole[shard.devices])
+        assert_array_equal(shard.randomness._secrets, whole[shard.devices])
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])

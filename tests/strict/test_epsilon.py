@@ -1,7 +1,7 @@
 """ε tested, not computed: how well neighbours can tell two inputs of a device apart.
 
-One run has thousands of equal stars, each with coins of its own: as many independent releases. All
-that the neighbours of a centre receive is one transcript. For inputs A and B and any set of
+One run has thousands of equal stars, each with randomness of its own: as many independent releases.
+All that the neighbours of a centre receive is one transcript. For inputs A and B and any set of
 transcripts, P(set | A) ≤ e^ε P(set | B) must hold. The set that breaks it most is looked for in one
 half of the stars and tested on the other, so no transcript has to be known in advance.
 """
@@ -15,9 +15,9 @@ import pytest
 from scipy.stats import beta
 from tests.narrow import present
 from tests.runs.running import Wire, listening
-from tests.strict.strictly import started, the_same_coins
+from tests.strict.strictly import started, the_same_randomness
 
-from lumos.device.randomness import PrivateCoins, simulated_secrets, system_secrets
+from lumos.device.randomness import PrivateRandomness, simulated_secrets, system_secrets
 from lumos.graph import Graph
 from lumos.ldp.labels import LabelDraws, LabelForm
 
@@ -53,8 +53,8 @@ def transcripts(
     with listening() as wire:
         for _ in range(releases):
             if anew:
-                coins = PrivateCoins(system_secrets(everyone))
-                draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
+                randomness = PrivateRandomness(system_secrets(everyone))
+                draws = LabelDraws.first(form, present(graph.labels), randomness, everyone)
                 trainer._symbols = draws.at(settings["epsilon"])[0]
             made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
@@ -103,27 +103,27 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
 )
 def test_all_that_neighbours_receive_stays_within_epsilon(settings: dict[str, Any]) -> None:
     epsilon = settings["epsilon"]
-    one, other = (transcripts(symbol, coins="system", **settings) for symbol in (0, 1))
+    one, other = (transcripts(symbol, randomness="system", **settings) for symbol in (0, 1))
     assert least_ratio(one, other, epsilon) <= math.exp(epsilon)
     assert least_ratio(other, one, epsilon) <= math.exp(epsilon)
 
 
 def test_the_test_has_teeth() -> None:
     """At ε = 1, half of it is proven to be used, and ε = 0.5 is seen to be broken."""
-    one, other = (transcripts(symbol, coins="system", epsilon=1.0) for symbol in (0, 1))
+    one, other = (transcripts(symbol, randomness="system", epsilon=1.0) for symbol in (0, 1))
     assert math.exp(0.5) < least_ratio(one, other, 0.5) <= math.exp(1.0)
 
 
 def test_a_label_that_is_drawn_again_is_caught() -> None:
     """The twin draws twice and pays once: every message alone is fine, both are not."""
     one, other = (
-        transcripts(s, releases=2, anew=True, coins="system", epsilon=1.0) for s in (0, 1)
+        transcripts(s, releases=2, anew=True, randomness="system", epsilon=1.0) for s in (0, 1)
     )
     assert least_ratio(one, other, 1.0) > math.exp(1.0)
 
 
 def test_a_second_release_says_nothing_new() -> None:
-    one, other = (transcripts(s, releases=2, coins="system", epsilon=1.0) for s in (0, 1))
+    one, other = (transcripts(s, releases=2, randomness="system", epsilon=1.0) for s in (0, 1))
     assert least_ratio(one, other, 1.0) <= math.exp(1.0)
     symbols = {len({row[3] for row in star if row[1] == "strict/symbol"}) for star in one}
     assert symbols == {1}
@@ -132,20 +132,21 @@ def test_a_second_release_says_nothing_new() -> None:
 def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
     """What a receiver who knows the run seed takes the labels of the centres to be."""
     everyone = np.arange(STARS * SIZE)
-    coins = PrivateCoins(simulated_secrets(seed, everyone))
-    draws = LabelDraws.first(FORM, np.zeros_like(everyone), coins, everyone)
+    randomness = PrivateRandomness(simulated_secrets(seed, everyone))
+    draws = LabelDraws.first(FORM, np.zeros_like(everyone), randomness, everyone)
     shift = draws.at(epsilon)[0][::SIZE]
     released = np.array([star[0][3][0] for star in found], np.int64)
     return (released - shift) % CLASSES
 
 
 @pytest.mark.parametrize("symbol", [0, 2])
-def test_coins_from_the_run_seed_are_caught(symbol: int) -> None:
-    """The twin's coins come from the seed, which every receiver knows: it inverts the release."""
-    with the_same_coins():  # of the seed alone: as if he knew the graph and all settings, too
-        twin = transcripts(symbol, coins="simulated", seed=5, epsilon=1.0)
+def test_randomness_from_the_run_seed_are_caught(symbol: int) -> None:
+    """The twin's randomness comes from the seed, which every receiver knows: it inverts the
+    release."""
+    with the_same_randomness():  # of the seed alone: as if he knew the graph and all settings, too
+        twin = transcripts(symbol, randomness="seeded", seed=5, epsilon=1.0)
     assert (inverted(twin, 5, 1.0) == symbol).all()
-    ours = transcripts(symbol, coins="system", seed=5, epsilon=1.0)
+    ours = transcripts(symbol, randomness="system", seed=5, epsilon=1.0)
     share = (inverted(ours, 5, 1.0) == symbol).mean()
     # He is right where two independent releases happen to shift alike.
     truth, other = FORM.table(1.0)[0, :2]
@@ -156,8 +157,10 @@ def test_coins_from_the_run_seed_are_caught(symbol: int) -> None:
 
 def test_given_the_seed_the_twin_breaks_any_epsilon() -> None:
     """The same by the estimated ratio: the transcript and what the seed gives, together."""
-    for coins, broken in (("simulated", True), ("system", False)):
-        with the_same_coins():  # of the seed alone: as if he knew the graph and all settings, too
-            found = [transcripts(s, coins=coins, seed=5, epsilon=1.0) for s in (0, 1)]
+    for randomness, broken in (("simulated", True), ("system", False)):
+        with (
+            the_same_randomness()
+        ):  # of the seed alone: as if he knew the graph and all settings, too
+            found = [transcripts(s, randomness=randomness, seed=5, epsilon=1.0) for s in (0, 1)]
         one, other = (list(inverted(some, 5, 1.0)) for some in found)
         assert (least_ratio(one, other, 1.0) > math.e) == broken

@@ -18,13 +18,13 @@ FORMS: list[dict[str, Any]] = [{}, {"label_epsilon": math.inf}, DIGITS]
 DEVICES = 40
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 def inputs(schedule: ClassifySchedule, kinds: int, devices: int = DEVICES) -> list[np.ndarray]:
     """Own logits, and evidence of each kind of message, less its mean."""
-    rng = coins(1)
+    rng = randomness(1)
     own, *evidence = rng.normal(0, 1.5, (1 + kinds, devices, schedule.classes))
     return [own, *(part - part.mean(axis=1, keepdims=True) for part in evidence)]
 
@@ -32,7 +32,11 @@ def inputs(schedule: ClassifySchedule, kinds: int, devices: int = DEVICES) -> li
 def trust_of(schedule: ClassifySchedule, kinds: int) -> tuple[Trust, list[np.ndarray], np.ndarray]:
     own, *evidence = inputs(schedule, kinds)
     start = Trust.start(1 + kinds, schedule.classes)
-    return Trust(own, evidence), [own, *evidence], start + 0.5 * coins(2).normal(size=len(start))
+    return (
+        Trust(own, evidence),
+        [own, *evidence],
+        start + 0.5 * randomness(2).normal(size=len(start)),
+    )
 
 
 @pytest.mark.parametrize("settings", FORMS)
@@ -40,7 +44,7 @@ def trust_of(schedule: ClassifySchedule, kinds: int) -> tuple[Trust, list[np.nda
 def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
     schedule = schedule_of(**settings)
     trust, parts, weights = trust_of(schedule, kinds)
-    values = coins(3).integers(0, schedule.label_form.alphabet, DEVICES)
+    values = randomness(3).integers(0, schedule.label_form.alphabet, DEVICES)
     rows = np.arange(0, DEVICES, 3)
     updates = trust.update(weights, labels_of(schedule, values), rows, math.inf)
     vectors = dict(zip(rows.tolist(), updates, strict=True))
@@ -67,7 +71,7 @@ def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
 def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
     schedule = schedule_of(**settings)
     trust, _, weights = trust_of(schedule, 2)
-    values = coins(3).integers(0, schedule.label_form.alphabet, DEVICES)
+    values = randomness(3).integers(0, schedule.label_form.alphabet, DEVICES)
     labels, rows = labels_of(schedule, values), np.arange(DEVICES)
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
 
@@ -78,7 +82,7 @@ def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
         return observed
 
     gradients = trust.update(weights, labels, rows, math.inf)[:, :-1]
-    for direction in coins(4).normal(size=(5, len(weights))):
+    for direction in randomness(4).normal(size=(5, len(weights))):
         step = 1e-5 * direction
         slope = (loss(weights + step) - loss(weights - step)) / 2e-5
         assert_allclose(gradients @ direction, slope, rtol=1e-5, atol=1e-7)
@@ -87,7 +91,7 @@ def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
 def test_updates_are_clipped() -> None:
     schedule = schedule_of()
     trust, _, weights = trust_of(schedule, 3)
-    labels = labels_of(schedule, coins(3).integers(0, 4, DEVICES))
+    labels = labels_of(schedule, randomness(3).integers(0, 4, DEVICES))
     rows = np.arange(DEVICES)
     free = trust.update(weights, labels, rows, math.inf)
     clipped = trust.update(weights, labels, rows, 0.3)
@@ -101,7 +105,7 @@ def test_any_division_into_shards_gives_the_same_bits() -> None:
     schedule = schedule_of()
     own, *evidence = inputs(schedule, 3)
     weights = Trust.start(4, 4)
-    values = coins(3).integers(0, 4, DEVICES)
+    values = randomness(3).integers(0, 4, DEVICES)
     whole = Trust(own, evidence).update(weights, labels_of(schedule, values), np.arange(40), 0.3)
     for parts in (1, 7, DEVICES):
         sums = []
@@ -118,7 +122,7 @@ def test_any_division_into_shards_gives_the_same_bits() -> None:
 def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -> None:
     """Labels drawn by known weights, then randomized: the corrected loss finds the weights."""
     schedule = schedule_of(**settings)
-    rng, devices, form = coins(5), 8_000, schedule.label_form
+    rng, devices, form = randomness(5), 8_000, schedule.label_form
     own, *evidence = inputs(schedule, 2, devices)
     bias = np.linspace(-0.5, 0.5, schedule.classes)
     planted = np.concatenate([[0.6, 1.3, 0.0], bias])

@@ -220,11 +220,11 @@ def test_links_pay_for_it_too(kind: Any) -> None:
     assert present(scaled[PRODUCTS].noise()).sigma > present(plain[PRODUCTS].noise()).sigma
 
 
-def test_no_two_sums_have_the_same_coins() -> None:
+def test_no_two_sums_have_the_same_randomness() -> None:
     schedule = replace(schedule_of(), scaling="standard")
     epochs = schedule.config.train.epochs
     after = [epochs + place for place in range(len(schedule.last_stages))]
-    before = [schedule.first_coins(place) for place in range(5)]
+    before = [schedule.first_randomness(place) for place in range(5)]
     assert len({*range(epochs), *after, *before}) == epochs + len(after) + 5
 
 

@@ -103,7 +103,7 @@ def test_each_end_learns_the_same_whoever_is_named_first() -> None:
 def test_batches_change_no_level(
     at_once: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exact answers; randomized ones have new coins in every batch."""
+    """Exact answers; randomized ones have new randomness in every batch."""
     monkeypatch.setattr(link_prediction, "AT_ONCE", at_once)
     result = result_of(25, answers=0, answer_epsilon=epsilon)
     pairs = np.array([(one, two) for one in range(25) for two in range(one)])
@@ -147,7 +147,7 @@ def learnt_by(result: LinkResult, pairs: np.ndarray, **how: Any) -> np.ndarray:
     return answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(devices), **how).levels
 
 
-def test_coins_of_answers_are_those_of_one_run_only() -> None:
+def test_randomness_of_answers_are_those_of_one_run_only() -> None:
     """Other vectors or another ε share no shift, although seed and questions are the same."""
     pairs = np.array([(one, two) for one in range(80) for two in range(one)])
     settings = {"answers": 0, "answer_bits": 3}
@@ -167,7 +167,7 @@ def test_coins_of_answers_are_those_of_one_run_only() -> None:
         assert same == pytest.approx(1 / 8, abs=0.02), name
 
 
-def test_coins_of_the_operating_system_are_never_the_same() -> None:
+def test_randomness_of_the_operating_system_are_never_the_same() -> None:
     result = result_of(60, answers=0, answer_epsilon=0.5)
     pairs = np.array([(one, two) for one in range(60) for two in range(one)])
     assert (learnt_by(result, pairs, fresh=True) != learnt_by(result, pairs, fresh=True)).any()

@@ -121,7 +121,7 @@ def test_twin_with_longer_vectors_in_products_is_caught(monkeypatch: pytest.Monk
 
 
 def neighbour_messages(words: Any, edges: Any, held_back: Any) -> Any:
-    """Everything that passes between neighbours and through `control`, for the same coins."""
+    """Everything that passes between neighbours and through `control`, for the same randomness."""
     with recording(), listening() as wire:
         link_training.train(link_training.federation(words, edges, held_back, 0, LINKS))
     names = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
@@ -337,9 +337,9 @@ def agreement(drawn: list[Any], one: int, two: int) -> float:
     return float((same - chance) / np.sqrt(chance * (1 - chance) / len(both)))
 
 
-def test_no_two_batches_waves_or_runs_share_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by this attack: the second wave repeated the coins of some batches of the first, and
-    runs with different ε those of one another."""
+def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by this attack: the second wave repeated the randomness of some batches of the first,
+    and runs with different ε those of one another."""
     monkeypatch.setattr(link_prediction, "AT_ONCE", 128)
     pairs = some_pairs(400, 1500)
     drawn = drawn_shifts(monkeypatch)
@@ -357,7 +357,7 @@ def test_no_two_batches_waves_or_runs_share_coins(monkeypatch: pytest.MonkeyPatc
     answer(turned, AskedPairs(pairs=pairs), turned.budget.copy())
     for two in range(1, len(drawn)):
         assert abs(agreement(drawn, 0, two)) < MARGIN
-    # The twin: coins that are named by questions and budgets alone.
+    # The twin: randomness that are named by questions and budgets alone.
     drawn.clear()
     monkeypatch.setattr(link_prediction, "_coin_name", lambda *_: "the same")
     for change in settings[:2]:
@@ -366,8 +366,8 @@ def test_no_two_batches_waves_or_runs_share_coins(monkeypatch: pytest.MonkeyPatc
     assert agreement(drawn, 0, 1) > MARGIN
 
 
-def test_fresh_coins_are_no_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by this attack: whoever knew the seed knew the shifts of a run with system coins."""
+def test_fresh_randomness_are_no_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by this attack: whoever knew the seed knew the shifts of a run with system randomness."""
     drawn = drawn_shifts(monkeypatch)
     result, pairs = result_of(400, answers=0, answer_epsilon=0.1), some_pairs(400, 1500)
     for fresh in (False, False, True, True):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from tests.strict.linking import identical, linked, run_with_wire, town
-from tests.strict.strictly import small, strict, the_same_coins
+from tests.strict.strictly import small, strict, the_same_randomness
 
 from lumos import BudgetExceeded
 from lumos.runs.run import Run
@@ -23,9 +23,9 @@ LOUD: dict[str, Any] = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_
 
 
 @pytest.fixture(autouse=True)
-def coins() -> Iterator[None]:
-    """The path of a book is a setting, and settings name coins: here it is another every time."""
-    with the_same_coins():
+def randomness() -> Iterator[None]:
+    """The path of a book is a setting, and settings name randomness: here it is another every time."""
+    with the_same_randomness():
         yield
 
 
@@ -68,7 +68,7 @@ def test_an_equal_run_pays_nothing_and_another_pays_again(book: Path) -> None:
     linked(graph, book=book, seed=1)
     assert opinions_of(book).max() == 24.0
     assert_array_equal(calibrated_in(book), [4] * DEVICES)
-    linked(graph, book=book, coins="system")
+    linked(graph, book=book, randomness="system")
     assert_array_equal(calibrated_in(book), [6] * DEVICES)
 
 

@@ -11,7 +11,7 @@ from scipy.linalg import subspace_angles
 from tests.narrow import sparse
 from tests.strict.linking import on_shards, schedule, started, town
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.secagg.noise import Noise
 from lumos.strict.link import encoder as link_encoder
@@ -29,7 +29,7 @@ from lumos.strict.link.encoder import (
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:
-    public = PublicCoins(0)
+    public = PublicRandomness(0)
     words = WordRows(features, signed=False)
     return LinkEncoder(words, schedule(len(features), **given_), public)
 

@@ -19,7 +19,7 @@ from tests.strict.linking import (
     sums,
     town,
 )
-from tests.strict.strictly import small, the_same_coins
+from tests.strict.strictly import small, the_same_randomness
 
 from lumos import InputError, UsageError, load_run
 from lumos.exchange import TOPICS
@@ -107,7 +107,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
 def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:
     """Real products, masked sums and secret scores: bit by bit, and every count of the ledger."""
     settings = {**CHEAP, **SETTINGS[name], "protect": "none"}
-    with the_same_coins():  # only the way of adding up differs
+    with the_same_randomness():  # only the way of adding up differs
         ideal, _, totals = watched(**settings)
         masked, wire, masked_totals = watched(aggregate="secure", shards=2, **settings)
     assert bytes_of(totals) == bytes_of(masked_totals)
@@ -242,14 +242,14 @@ def test_calibration_compares_every_device_twice_at_most() -> None:
 
 
 def test_features_reach_no_release_and_no_control() -> None:
-    """One device with other features, the same coins: nothing that neighbours see has changed.
+    """One device with other features, the same randomness: nothing that neighbours see has changed.
 
-    Whoever is matched, colours and opinions follow from edges and coins alone. Scores and sums do
-    depend on features: they change, so the test has teeth.
+    Whoever is matched, colours and opinions follow from edges and randomness alone. Scores and sums
+    do depend on features: they change, so the test has teeth.
     """
     for aggregate in ("ideal", "secure"):
         settings = {"aggregate": aggregate, "shards": 2, **CHEAP}
-        with the_same_coins():
+        with the_same_randomness():
             one, wire, opened = watched(graph=town(30, 3), **settings)
             _, other, there = watched(graph=town(30, 3, touched=7), **settings)
         names = {name for name in wire.topics() | other.topics() if name.startswith("strict/")}
@@ -280,7 +280,7 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
         self.surroundings._sent = first.astype(np.uint8)
 
     monkeypatch.setattr(StrictLinker, "_begin", leaking)
-    with the_same_coins():
+    with the_same_randomness():
         _, wire, _ = watched(graph=town(30, 3), **CHEAP)
         _, other, _ = watched(graph=town(30, 3, touched=7), **CHEAP)
     assert wire.of("strict/colour") != other.of("strict/colour")
@@ -380,7 +380,7 @@ def test_dense_and_sparse_features_are_the_same_run() -> None:
     dense = town(40).features
     one = linked(with_features(np.asarray(dense)), protect="none")
     two = linked(with_features(csr_array(np.asarray(dense))), protect="none")
-    with the_same_coins():
+    with the_same_randomness():
         one = linked(with_features(np.asarray(dense)), protect="none")
         two = linked(with_features(csr_array(np.asarray(dense))), protect="none")
     identical(one, two)

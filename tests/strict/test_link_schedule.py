@@ -8,7 +8,7 @@ import pytest
 from tests.strict.composition import DELTA, epsilon_of
 from tests.strict.linking import schedule, started
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.secagg.noise import epsilon_for, mu_for
@@ -183,7 +183,7 @@ def test_reach_of_products(most: int) -> None:
     norm, features, *_ = made[PRODUCTS].moves
     rows = word_sets(rng, 60, 40)
     words = WordRows(rows, signed=False)
-    encoder = LinkEncoder(words, made, PublicCoins(0))
+    encoder = LinkEncoder(words, made, PublicRandomness(0))
     encoder.basis = rng.normal(size=encoder.basis.shape)
     b, z = encoder.chosen.toarray(), encoder.integers() / Z_STEPS
     assert b.sum(axis=1).max() == most
@@ -207,7 +207,7 @@ def test_reach_of_whitening() -> None:
     rng = np.random.default_rng(0)
     rows = np.vstack([np.eye(10), word_sets(rng, 100, 10)])
     words = WordRows(rows, signed=False)
-    encoder = LinkEncoder(words, schedule(embedding=4), PublicCoins(0))
+    encoder = LinkEncoder(words, schedule(embedding=4), PublicRandomness(0))
     encoder.basis = np.eye(10, 4)  # the first words have embeddings at right angles
     spread = encoder.spread()
     norm, features, *_ = schedule()[WHITENING].moves

@@ -16,7 +16,7 @@ from tests.strict.linking import run_with_wire as link_with_wire
 from tests.strict.strictly import run_with_wire, small, strict, sums
 
 from lumos import BudgetExceeded, Graph, InputError, UsageError
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.runs.run import Run
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.storage import read_arrays, write_arrays
@@ -89,7 +89,7 @@ def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
         _, found = symbols(graph, book=path, seed=seed, **short)
         for name, body in found.items():
             said.setdefault(name, set()).add(body)
-        roles = split_vertices(present(graph.labels), PublicCoins(seed))
+        roles = split_vertices(present(graph.labels), PublicRandomness(seed))
         drew |= {str(graph.ids[d]) for d in np.flatnonzero(np.isin(roles, (0, 1)))}
         for device in np.flatnonzero(graph.degrees > 0):
             name = str(graph.ids[device])
@@ -169,7 +169,7 @@ def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, i
     other = {**first, "update_epsilon": 2.0, "update_delta": 1e-6}
     strict(graph, **other)
     square = mu_for(4.0, 1e-5) ** 2 + mu_for(2.0, 1e-6) ** 2
-    roles = split_vertices(present(graph.labels), PublicCoins(0))
+    roles = split_vertices(present(graph.labels), PublicRandomness(0))
     spent = read_arrays(path)["charged/sums/spent"]
     record = spent[2]
     assert record[roles == Role.TRAIN] == pytest.approx(square, rel=1e-6)

@@ -14,7 +14,7 @@ from lumos.strict.classify.stages import SCALES, TEMPERED, ClassifySchedule
 DEVICES = 6000
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -31,7 +31,7 @@ def drawn(rng: np.random.Generator, chances: np.ndarray) -> np.ndarray:
 
 def world(schedule: ClassifySchedule) -> tuple[np.ndarray, np.ndarray]:
     """Logits whose probabilities are true, and labels drawn by them and then randomized."""
-    rng = coins(1)
+    rng = randomness(1)
     logits = rng.normal(0, 1.5, (DEVICES, schedule.classes))
     classes = drawn(rng, softmax(logits))
     table = schedule.label_form.table(schedule.strict.sums_epsilon)

@@ -69,7 +69,7 @@ def test_shards_change_no_partner(shards: int, sixty: Graph, ledger_differences:
     assert ledger_differences(ledger, there) == []
 
 
-def test_coins_decide_and_nothing_else(sixty: Graph) -> None:
+def test_randomness_decide_and_nothing_else(sixty: Graph) -> None:
     partner, _ = matched(sixty)
     assert_array_equal(matched(sixty)[0], partner)
     assert (matched(sixty, seed=1)[0] != partner).any()

@@ -16,13 +16,13 @@ from lumos.strict.classify.labels import NO_LABEL
 DEVICES = 30
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 def received(alphabet: int, seed: int = 0) -> tuple[MessageCounts, list[list[int]]]:
     """Messages of one value each: their counts, and the values by receiver; device 0 got none."""
-    rng = coins(seed)
+    rng = randomness(seed)
     receiver = np.sort(rng.integers(1, DEVICES, 4 * DEVICES))
     values = rng.integers(0, alphabet, len(receiver))
     counts = MessageCounts(np.eye(alphabet)[values], receiver, DEVICES)
@@ -80,7 +80,7 @@ def test_messages_read_in_parts_count_the_same(
     at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neighbour_evidence, "_MESSAGES", at_a_time)
-    rng = coins(3)
+    rng = randomness(3)
     receiver = np.sort(rng.integers(1, DEVICES - 2, 4 * DEVICES))  # some receive nothing
     bodies = rng.integers(0, 2, (len(receiver), 5)).astype(np.uint8)
     read: list[int] = []
@@ -107,7 +107,7 @@ def test_a_device_adds_its_counts_in_the_row_of_its_randomized_label(
     schedule = schedule_of(**settings)
     form = schedule.label_form
     counts, _ = received(form.alphabet)
-    rng = coins(1)
+    rng = randomness(1)
     values = np.where(rng.random(DEVICES) < 0.7, rng.integers(0, form.alphabet, DEVICES), NO_LABEL)
     rows = np.flatnonzero(values != NO_LABEL)
     vectors = counts.matrix_vectors(labels_of(schedule, values), rows)
@@ -129,7 +129,7 @@ def test_a_device_adds_its_counts_in_the_row_of_its_randomized_label(
 def test_evidence_is_a_likelihood_multiplied_out(alphabet: int) -> None:
     form = LabelForm(alphabet, 1, alphabet)
     counts, by_device = received(alphabet)
-    total = coins(2).uniform(LEAST, 30, (alphabet, alphabet))
+    total = randomness(2).uniform(LEAST, 30, (alphabet, alphabet))
     chances = total / total.sum(axis=1, keepdims=True)
     expected = np.array([[urn(values, row) for row in chances] for values in by_device])
     assert_allclose(counts.evidence(total.ravel(), form), centred(expected), atol=1e-10)
@@ -157,7 +157,7 @@ def test_the_order_of_messages_does_not_matter_and_repetition_says_less() -> Non
 def test_shares_of_messages_interpolate(alphabet: int) -> None:
     """Half a message twice is one message."""
     form = LabelForm(alphabet, 1, alphabet)
-    total = coins(3).uniform(1, 9, alphabet**2)
+    total = randomness(3).uniform(1, 9, alphabet**2)
     pair = np.zeros((2, alphabet))
     pair[:, :2] = 1
     halves = MessageCounts(pair, np.zeros(2, np.int64), 1)
@@ -170,7 +170,7 @@ def test_the_evidence_of_a_class_is_that_of_its_digits() -> None:
     form = schedule.label_form
     assert form.places == 2
     counts, by_device = received(form.alphabet)
-    total = coins(4).uniform(LEAST, 30, (form.alphabet, form.alphabet))
+    total = randomness(4).uniform(LEAST, 30, (form.alphabet, form.alphabet))
     chances = total / total.sum(axis=1, keepdims=True)
     expected = np.zeros((DEVICES, form.size))
     for label in range(form.size):
@@ -183,7 +183,7 @@ def test_the_evidence_of_a_class_is_that_of_its_digits() -> None:
 def test_opinions_may_have_another_alphabet_than_labels() -> None:
     form = LabelForm(4, 1, 4)
     counts, by_device = received(9)
-    total = coins(5).uniform(LEAST, 30, (4, 9))
+    total = randomness(5).uniform(LEAST, 30, (4, 9))
     chances = total / total.sum(axis=1, keepdims=True)
     expected = np.array([[urn(values, row) for row in chances] for values in by_device])
     assert_allclose(counts.evidence(total.ravel(), form), centred(expected), atol=1e-10)
@@ -192,7 +192,7 @@ def test_opinions_may_have_another_alphabet_than_labels() -> None:
 def test_noise_below_zero_is_no_probability() -> None:
     form = LabelForm(4, 1, 4)
     counts, _ = received(4)
-    total = coins(6).normal(0, 100, 16)
+    total = randomness(6).normal(0, 100, 16)
     assert (total < 0).any()
     floored = np.maximum(total, LEAST)
     assert np.isfinite(counts.evidence(total, form)).all()
@@ -204,7 +204,7 @@ def test_noise_below_zero_is_no_probability() -> None:
 
 def neighbourhood(kind: str, devices: int, degree: int) -> tuple[np.ndarray, MessageCounts]:
     """Classes and what was received, where neighbours have the same class, the next, or any."""
-    rng = coins(7)
+    rng = randomness(7)
     classes = rng.integers(0, 4, devices)
     receiver = np.repeat(np.arange(devices), degree)
     shift = {"same": 0, "next": 1, "any": 0}[kind]
@@ -219,7 +219,7 @@ def test_matrices_learn_what_neighbours_are_like(kind: str) -> None:
     devices, degree = 4000, 5
     schedule = schedule_of(devices=devices)
     classes, counts = neighbourhood(kind, devices, degree)
-    rng = coins(8)
+    rng = randomness(8)
     kept = rng.random(devices) < schedule.strength
     drawn = np.where(kept, classes, rng.integers(0, 4, devices))
     labels = labels_of(schedule, drawn)

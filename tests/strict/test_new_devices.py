@@ -12,7 +12,7 @@ from tests.runs.running import listening
 from tests.strict.strictly import small, strict
 
 from lumos import Graph, InputError
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
@@ -121,7 +121,7 @@ def test_a_new_device_predicts_what_the_formula_says(name: str, choice: int) -> 
 def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
     run, graph = run_of(name)
     opinions = SETTINGS[name].get("opinions", 2)
-    trains = split_vertices(present(graph.labels), PublicCoins(0)) == Role.TRAIN
+    trains = split_vertices(present(graph.labels), PublicRandomness(0)) == Role.TRAIN
     new = [copy_of(graph, device) for device in range(5)]
     new.append(NewDevice(id="alone", features=row_of(graph, 9), neighbours=()))
     with listening() as wire:
@@ -172,11 +172,11 @@ def test_an_isolated_new_device_is_like_an_isolated_device() -> None:
     )
 
 
-@pytest.mark.parametrize("coins", ["simulated", "system"])
-def test_forty_predictions_of_one_new_device_tell_what_one_tells(coins: str) -> None:
+@pytest.mark.parametrize("randomness", ["simulated", "system"])
+def test_forty_predictions_of_one_new_device_tell_what_one_tells(randomness: str) -> None:
     """Finding 5: every call made its neighbours, or the new device, release anew."""
     graph = small(DEVICES)
-    run = strict(graph, coins=coins)
+    run = strict(graph, randomness=randomness)
     new = [copy_of(graph, 3)]
     bodies: dict[tuple[str, int, int], set[bytes]] = {}
     found = []

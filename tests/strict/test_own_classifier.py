@@ -44,13 +44,13 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 def features(kind: str, *, signed: bool = False, devices: int = DEVICES, width: int = WIDTH) -> Any:
     """Rows with few words or dense ones; device 3 has no feature."""
-    rng = coins(1)
+    rng = randomness(1)
     rows = rng.normal(size=(devices, width)) if signed else rng.random((devices, width))
     if kind == "sparse":
         rows *= rng.random((devices, width)) < 0.4
@@ -60,7 +60,7 @@ def features(kind: str, *, signed: bool = False, devices: int = DEVICES, width: 
 
 def values(schedule: ClassifySchedule, devices: int = DEVICES, seed: int = 0) -> np.ndarray:
     """Randomized labels of six devices in ten; the others have none."""
-    rng = coins(seed)
+    rng = randomness(seed)
     drawn = rng.integers(0, schedule.label_form.alphabet, devices)
     return np.where(rng.random(devices) < 0.6, drawn, NO_LABEL)
 
@@ -88,8 +88,8 @@ def test_gradients_are_autograds(form: str, kind: str, signed: bool) -> None:
     schedule = schedule_of(protect="none", signed=signed, **FORMS[form])
     drawn = values(schedule)
     encoder = encoder_of(features(kind, signed=signed), drawn, schedule)
-    encoder.learn_counts(coins(4).uniform(0, 30, WIDTH))
-    weights = 0.3 * coins(3).normal(size=encoder.weights.shape)
+    encoder.learn_counts(randomness(4).uniform(0, 30, WIDTH))
+    weights = 0.3 * randomness(3).normal(size=encoder.weights.shape)
     encoder.weights = weights
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
     x = plain_rows(kind, schedule, encoder.feature_weights)
@@ -115,7 +115,7 @@ def test_gradients_are_finite_differences(form: str) -> None:
     schedule = schedule_of(protect="none", **FORMS[form])
     drawn = values(schedule)
     encoder = encoder_of(features("dense"), drawn, schedule)
-    start = 0.2 * coins(3).normal(size=encoder.weights.shape)
+    start = 0.2 * randomness(3).normal(size=encoder.weights.shape)
     likelihood = schedule.label_form.table(schedule.strict.sums_epsilon)
     train = np.flatnonzero(drawn != NO_LABEL)
 
@@ -128,7 +128,7 @@ def test_gradients_are_finite_differences(form: str) -> None:
 
     encoder.weights = start
     rows = encoder.update(each=True)[train]
-    for direction in coins(5).normal(size=(6, *start.shape)):
+    for direction in randomness(5).normal(size=(6, *start.shape)):
         step = 1e-5
         slope = (loss(start + step * direction) - loss(start - step * direction)) / (2 * step)
         assert_allclose(rows[:, :-1] @ direction.ravel(), slope, rtol=1e-5, atol=1e-8)
@@ -139,8 +139,8 @@ def test_sparse_and_dense_rows_agree() -> None:
     dense = features("sparse").toarray()
     both = [encoder_of(rows, values(schedule), schedule) for rows in (features("sparse"), dense)]
     for encoder in both:
-        encoder.learn_counts(coins(4).uniform(0, 30, WIDTH))
-        encoder.weights = coins(3).normal(size=encoder.weights.shape)
+        encoder.learn_counts(randomness(4).uniform(0, 30, WIDTH))
+        encoder.weights = randomness(3).normal(size=encoder.weights.shape)
     one, other = (encoder.update(each=True) for encoder in both)
     assert_allclose(one, other, rtol=1e-5, atol=1e-7)
     assert_allclose(both[0].counts(each=True), both[1].counts(each=True), rtol=1e-6)
@@ -160,7 +160,7 @@ def test_a_huge_loss_is_cut_off() -> None:
 
 def difficult() -> dict[str, Any]:
     """Features that clipping must survive."""
-    rng = coins(7)
+    rng = randomness(7)
     words = (rng.random((12, 40)) < 0.2).astype(np.float32)
     spread = np.float32(10.0) ** rng.integers(-12, 13, (12, 9))
     return {
@@ -189,7 +189,7 @@ def test_no_rounded_vector_is_longer_than_the_noise_assumes(
 ) -> None:
     """In whole numbers of the fixed point, exactly; 15 bits make rounding matter."""
     schedule = schedule_of(devices=12, training=12, signed=signed, fraction_bits=fraction_bits)
-    rng = coins(8)
+    rng = randomness(8)
     drawn = rng.integers(0, 4, 12)
     encoder = encoder_of(difficult()[name], drawn, schedule)
     counted = encoder.counts(each=True)
@@ -206,8 +206,8 @@ def test_no_rounded_vector_is_longer_than_the_noise_assumes(
 def test_without_the_margin_rounding_would_exceed_the_norm() -> None:
     """The broken twin: clipped to the norm itself, some rounded vectors are longer."""
     schedule = schedule_of(devices=12, training=12, fraction_bits=15)
-    rows = coins(1).random((12, 700)).astype(np.float32)
-    encoder = encoder_of(rows, coins(2).integers(0, 4, 12), schedule)
+    rows = randomness(1).random((12, 700)).astype(np.float32)
+    encoder = encoder_of(rows, randomness(2).integers(0, 4, 12), schedule)
     norm = schedule[ENCODER].sensitivity.norm
     vectors = encoder.update(each=True)
     longer = vectors * (norm / np.linalg.norm(vectors, axis=1))[:, None]
@@ -221,7 +221,7 @@ def test_long_gradients_get_the_limit_and_short_ones_stay() -> None:
         encoder_of(features("dense"), drawn, schedule_of(protect=protect))
         for protect in ("none", "noise")
     )
-    weights = 3 * coins(3).normal(size=free.weights.shape)
+    weights = 3 * randomness(3).normal(size=free.weights.shape)
     free.weights = clipped.weights = weights
     before, after = free.update(each=True), clipped.update(each=True)
     limit = schedule_of()[ENCODER].limit(free.width)
@@ -288,7 +288,7 @@ def test_any_division_into_shards_gives_the_same_bits(kind: str, signed: bool, f
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_do_not_depend_on_other_rows(kind: str) -> None:
     rows = features(kind, devices=500, width=37)
-    table = coins(2).normal(size=(37, 6))
+    table = randomness(2).normal(size=(37, 6))
     whole = row_products(rows, table)
     dense = rows.toarray() if kind == "sparse" else rows
     assert_allclose(whole, dense.astype(np.float64) @ table, rtol=1e-12, atol=1e-12)
@@ -330,7 +330,7 @@ def test_rows_have_norm_one_or_are_zero() -> None:
 def test_rows_whose_squares_do_not_fit_have_norm_one_too(kind: str) -> None:
     """And the other rows have the same bits as without them."""
     sizes = np.array([1.0, 1e-42, 1e-25, 1e19, 1e37, 1.0], np.float32)
-    rows = coins(1).uniform(0.5, 1, (6, 9)).astype(np.float32)
+    rows = randomness(1).uniform(0.5, 1, (6, 9)).astype(np.float32)
     scaled = rows * sizes[:, None]
     both = unit_rows(csr_array(scaled) if kind == "sparse" else scaled)
     ordinary = unit_rows(csr_array(rows) if kind == "sparse" else rows)
@@ -408,7 +408,7 @@ def test_steps_follow_from_public_numbers(settings: dict[str, Any]) -> None:
     weights = np.zeros_like(encoder.weights)
     velocity = np.zeros_like(encoder.weights)
     for step in range(epochs):
-        total = coins(step).normal(size=encoder.width)
+        total = randomness(step).normal(size=encoder.width)
         encoder.learn(total, step)
         velocity = MOMENTUM * velocity + total[:-1].reshape(weights.shape) / schedule.training
         weights = weights - length * falling[step] / sum(falling) * (1 - MOMENTUM) * velocity
@@ -444,7 +444,7 @@ def test_a_state_goes_on_where_it_was() -> None:
 
 def test_it_learns_what_features_tell() -> None:
     """Without noise but with randomized labels: classes that words determine are recovered."""
-    rng = coins(3)
+    rng = randomness(3)
     schedule = schedule_of(protect="none", devices=3000, training=2000, classes=4)
     truth = rng.integers(0, 4, 3000)
     words = rng.random((3000, 24)) < np.where(np.arange(24) % 4 == truth[:, None], 0.4, 0.1)

@@ -15,7 +15,7 @@ CLASSES = 4
 
 
 def shard_of(devices: int = 4000, seed: int = 0) -> Shard:
-    """One shard of devices without edges: an opinion needs coins only."""
+    """One shard of devices without edges: an opinion needs randomness only."""
     return cut(Graph.from_edges(np.empty((0, 2), np.int64), devices=devices), 1, seed=seed)[0]
 
 
@@ -50,8 +50,8 @@ def test_an_opinion_is_a_release_of_the_best_class(name: str) -> None:
     mechanism = make_mechanism(classes, 2.0, name)
     evidence = np.random.default_rng(1).normal(size=(500, classes))
     sent = opinions(shard, evidence, mechanism, 2)
-    coins = shard.coins.words(np.arange(500), PURPOSE, 2, mechanism.coins)
-    assert_array_equal(sent, mechanism.release(evidence.argmax(axis=1), coins))
+    randomness = shard.randomness.words(np.arange(500), PURPOSE, 2, mechanism.randomness)
+    assert_array_equal(sent, mechanism.release(evidence.argmax(axis=1), randomness))
     assert sent.shape == (500, mechanism.width)
 
 
@@ -73,7 +73,7 @@ def test_the_truth_is_told_as_often_as_the_mechanism_says() -> None:
         assert abs(share - wanted) < error(wanted, len(shard))
 
 
-def test_each_opinion_and_its_ties_have_coins_of_their_own() -> None:
+def test_each_opinion_and_its_ties_have_randomness_of_their_own() -> None:
     shard, mechanism = shard_of(), make_mechanism(CLASSES, 1e-3, "krr")
     nothing = np.zeros((len(shard), CLASSES))
     drawn = [opinions(shard, nothing, mechanism, number)[:, 0] for number in (1, 2, 3)]
@@ -82,8 +82,8 @@ def test_each_opinion_and_its_ties_have_coins_of_their_own() -> None:
         assert abs(same - 1 / CLASSES) < error(1 / CLASSES, len(shard))
     again = opinions(shard, nothing, mechanism, 1)[:, 0]
     assert_array_equal(again, drawn[0])  # a resumed run repeats them
-    chance = shard.coins.uniform(np.arange(len(shard)), f"{PURPOSE}/tie", 1)[:, 0]
-    words = shard.coins.words(np.arange(len(shard)), PURPOSE, 1, 1)[:, 0] / COIN
+    chance = shard.randomness.uniform(np.arange(len(shard)), f"{PURPOSE}/tie", 1)[:, 0]
+    words = shard.randomness.words(np.arange(len(shard)), PURPOSE, 1, 1)[:, 0] / COIN
     assert abs(np.corrcoef(chance, words)[0, 1]) < 5 / math.sqrt(len(shard))
 
 

@@ -18,7 +18,7 @@ from tests.strict.replay import little_graph, whole_run
 from tests.strict.strictly import epochs, started, strict, sums
 
 from lumos.audit.attacks.replay import changed
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import cut
 from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
@@ -183,7 +183,7 @@ def test_an_opinion_for_one_receiver_breaks_the_guarantee() -> None:
 
 
 def test_real_opinions_have_the_enumerated_probabilities() -> None:
-    """The real function with real coins; ties, clear cases and silence."""
+    """The real function with real randomness; ties, clear cases and silence."""
     cases = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, -2.0], [3.0, -1.0, -2.0]])
     devices = 30_000
     graph = Graph.from_edges(np.array([[0, 1]]), devices=devices)
@@ -197,7 +197,7 @@ def test_real_opinions_have_the_enumerated_probabilities() -> None:
             error = np.sqrt(expected * (1 - expected) * len(cases) / devices)
             assert (np.abs(shares - expected) < 4 * error).all()
     first, second = (opinions(shard, evidence, mechanism, number) for number in (1, 2))
-    same = (first == second)[::3].mean()  # independent coins: equal by chance alone
+    same = (first == second)[::3].mean()  # independent randomness: equal by chance alone
     assert abs(same - 1 / 3) < 4 * np.sqrt(2 / 9 * 3 / devices)
 
 
@@ -278,7 +278,7 @@ class Ended(NamedTuple):
 def ended(seed: int, *, echo: bool = False) -> Ended:
     """A run on a graph without homophily; with `echo`, training devices judge themselves."""
     graph = by_chance(seed)
-    roles = split_vertices(present(graph.labels), PublicCoins(seed))
+    roles = split_vertices(present(graph.labels), PublicRandomness(seed))
     made = started(graph, roles, seed, encoder_epochs=16, epochs=61, protect="none")
     trainer = made.trainers[0]
     if echo:

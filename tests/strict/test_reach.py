@@ -49,7 +49,7 @@ FORMS: dict[str, dict[str, Any]] = {
 WIDTH = 6
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -86,7 +86,7 @@ def test_clipped_gradients_of_one_label_by_random_search(form: str, signed: bool
     clip = 0.3 * schedule.strength
     assert reach.norm == clip
     assert reach.features == (2 if signed else math.sqrt(2)) * clip
-    rng, largest = coins(1), 0.0
+    rng, largest = randomness(1), 0.0
     for value in range(min(4, schedule.label_form.alphabet)):
         for size in (0.0, 0.3, 3.0, 30.0):
             encoder = encoder_at(random_rows(rng, 60, signed=signed), schedule, value)
@@ -102,7 +102,7 @@ def test_clipped_gradients_of_one_label_by_random_search(form: str, signed: bool
 def test_clipped_gradients_of_one_label_by_adversarial_search(form: str, signed: bool) -> None:
     """Two rows, the weights and the label are changed for as long as it drives them apart."""
     schedule = schedule_of(signed=signed, **FORMS[form])
-    limit, rng, best = schedule[ENCODER].sensitivity.features, coins(2), 0.0
+    limit, rng, best = schedule[ENCODER].sensitivity.features, randomness(2), 0.0
 
     def apart(rows: np.ndarray, weights: np.ndarray, value: int) -> float:
         encoder = encoder_at(rows if signed else np.abs(rows), schedule, value)
@@ -133,7 +133,7 @@ def test_slopes_of_one_label_lie_in_one_cone() -> None:
         form = schedule.label_form
         for value in range(form.alphabet):
             labels = labels_of(schedule, np.full(50, value))
-            logits = coins(value).normal(0, 5, (50, schedule.classes))
+            logits = randomness(value).normal(0, 5, (50, schedule.classes))
             slopes = labels.slopes(logits, np.arange(50))[0]
             agree = form.agrees(np.arange(schedule.classes), np.array(value))
             assert (slopes[:, agree] <= 1e-15).all()
@@ -149,7 +149,7 @@ def test_another_label_may_turn_a_gradient_around(form: str) -> None:
         rows = np.eye(WIDTH)[[0, 0]].astype(np.float32)
         encoder = encoder_of(rows, [one, other], schedule)
         for weights in (0.0, 1.0):
-            encoder.weights = weights * coins(1).normal(size=encoder.weights.shape)
+            encoder.weights = weights * randomness(1).normal(size=encoder.weights.shape)
             largest = max(largest, farthest(schedule, encoder.update(each=True)))
     assert largest <= reach.label == 2 * reach.norm
     if schedule.classes == 2:
@@ -160,7 +160,7 @@ def test_another_label_may_turn_a_gradient_around(form: str) -> None:
 def test_counts(signed: bool) -> None:
     """Sizes of features are never negative, so √2 also where features are."""
     schedule = schedule_of(signed=signed)
-    encoder = encoder_at(random_rows(coins(3), 80, signed=signed), schedule, 0)
+    encoder = encoder_at(random_rows(randomness(3), 80, signed=signed), schedule, 0)
     vectors = encoder.counts(each=True)
     reach = schedule[COUNTS].sensitivity
     assert (vectors >= 0).all()
@@ -270,7 +270,7 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_losses(form: str) -> None:
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule[SCALE].sensitivity, coins(4)
+    reach, rng = schedule[SCALE].sensitivity, randomness(4)
     limit = schedule[SCALE].limit(len(SCALES))
     labels = labels_of(schedule, np.zeros(90, np.int64))
     sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
@@ -287,7 +287,7 @@ def test_losses(form: str) -> None:
 
 def test_confidences() -> None:
     """Probabilities of the most likely class, whatever the logits: none leaves [1/k, 1]."""
-    schedule, rng = schedule_of(), coins(4)
+    schedule, rng = schedule_of(), randomness(4)
     reach = schedule[TEMPERATURE].sensitivity
     sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
     logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
@@ -304,7 +304,7 @@ def test_confidences() -> None:
 def test_trust(form: str) -> None:
     """Evidence is signed: other evidence may turn a gradient around."""
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule[TRUST].sensitivity, coins(5)
+    reach, rng = schedule[TRUST].sensitivity, randomness(5)
     weights = np.concatenate([[1.0, 1.0, 0.7], np.zeros(schedule.classes)])
     limit = schedule[TRUST].limit(len(weights) + 1)
     labels = labels_of(schedule, np.zeros(200, np.int64))

@@ -16,7 +16,7 @@ from tests.runs.running import Wire, listening
 from tests.strict.strictly import run_with_wire, small, strict
 
 from lumos import Graph
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.errors import BudgetExceeded, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.runs.run import Run
@@ -44,7 +44,7 @@ def book(tmp_path: Path, short: dict[str, int]) -> dict[str, Any]:
 
 def drawing(graph: Graph, seed: int = 0) -> np.ndarray:
     """[devices] who draws its label: those that train or validate."""
-    roles = split_vertices(present(graph.labels), PublicCoins(seed))
+    roles = split_vertices(present(graph.labels), PublicRandomness(seed))
     return (roles == Role.TRAIN) | (roles == Role.VALIDATION)
 
 
@@ -61,7 +61,7 @@ def opinions_spent(book: dict[str, Any]) -> np.ndarray:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"coins": "system"},
+        {"randomness": "system"},
         {"clip": 0.4},
         {"update_epsilon": 4.0},
         {"shards": 3, "opinions": 1},
@@ -365,7 +365,7 @@ LABELS = np.arange(MANY) % 4
 
 
 class Devices:
-    """Devices that ask the book for draws of their labels, in runs with coins of their own."""
+    """Devices that ask the book for draws of their labels, in runs with randomness of their own."""
 
     def __init__(self, path: Path, lifetime: float = 8.0) -> None:
         self.path, self.lifetime = path, lifetime
@@ -389,7 +389,7 @@ class Devices:
             chosen,
             labels[chosen],
             epsilons,
-            coins=PrivateCoins(secrets),
+            randomness=PrivateRandomness(secrets),
             rows=chosen,
             classes=classes,
         )
@@ -418,8 +418,8 @@ def test_a_label_is_drawn_once_and_paid_once(form: LabelForm, people: Devices) -
 
 def test_the_draws_are_those_of_a_run_without_a_book(people: Devices) -> None:
     values, _ = people.ask("/one", 2.0, 3.0)
-    coins = PrivateCoins(simulated_secrets(sum(b"/one"), np.arange(MANY)))
-    alone = LabelDraws.first(KRR, LABELS, coins, np.arange(MANY))
+    randomness = PrivateRandomness(simulated_secrets(sum(b"/one"), np.arange(MANY)))
+    alone = LabelDraws.first(KRR, LABELS, randomness, np.arange(MANY))
     assert_array_equal(values, alone.at(2.0, 3.0))
 
 
@@ -438,7 +438,7 @@ def test_a_smaller_level_is_free_and_stored(people: Devices) -> None:
     assert_array_equal(paid, np.zeros(MANY))
     assert_array_equal(people.spent, np.full(MANY, 3.0))
     again, _ = people.ask("/three", 1.0)
-    assert_array_equal(again, smaller)  # other coins, the same draw
+    assert_array_equal(again, smaller)  # other randomness, the same draw
 
 
 def test_a_larger_level_pays_the_difference(people: Devices) -> None:
@@ -491,7 +491,7 @@ def test_shards_draw_what_one_shard_draws(people: Devices, tmp_path: Path) -> No
 
 
 def test_a_changed_label_pays_again(people: Devices) -> None:
-    """On top, in full, with coins of its own; everybody else keeps what they have."""
+    """On top, in full, with randomness of its own; everybody else keeps what they have."""
     before, _ = people.ask("/one", 2.0, 3.0)
     labels = LABELS.copy()
     labels[:300] = (labels[:300] + 1) % 4

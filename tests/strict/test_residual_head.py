@@ -25,13 +25,13 @@ CLASSES, DEVICES = 4, 25
 INF = math.inf
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 def people() -> tuple[np.ndarray, np.ndarray]:
     """Randomized labels, and who validates; others have a label too, or none."""
-    rng = coins(0)
+    rng = randomness(0)
     judges = rng.random(DEVICES) < 0.6
     values = rng.integers(0, CLASSES, DEVICES)
     return np.where(judges | (rng.random(DEVICES) < 0.5), values, NO_LABEL), np.flatnonzero(judges)
@@ -44,11 +44,11 @@ class Trees:
         self.settings = ModelSettings(
             backbone=backbone, hidden=5, output=6, heads=2, activate_last=activate_last
         )
-        self.residual = ResidualHead(self.settings, CLASSES, CLASSES, coins(1))
+        self.residual = ResidualHead(self.settings, CLASSES, CLASSES, randomness(1))
         start = self.residual.vector()
-        self.vector = start + 0.3 * coins(2).normal(size=len(start))
+        self.vector = start + 0.3 * randomness(2).normal(size=len(start))
         self.residual.load(self.vector)
-        rng = coins(3)
+        rng = randomness(3)
         pairs = rng.integers(1, DEVICES, (40, 2))  # device 0 has no neighbour
         self.graph = Graph.from_edges(pairs, devices=DEVICES)
         graph = self.graph
@@ -192,7 +192,7 @@ def test_without_relu_at_the_end() -> None:
 
 def test_a_residual_head_starts_at_zero() -> None:
     made = Trees("gcn")
-    fresh = ResidualHead(made.settings, CLASSES, CLASSES, coins(1))
+    fresh = ResidualHead(made.settings, CLASSES, CLASSES, randomness(1))
     assert np.array_equal(fresh.logits(made.inputs), made.base)
     vector = fresh.vector()
     fresh.load(vector)

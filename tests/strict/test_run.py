@@ -19,11 +19,11 @@ from tests.strict.strictly import (
     started,
     strict,
     sums,
-    the_same_coins,
+    the_same_randomness,
 )
 
 from lumos import Graph, InputError
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import DoorClosed, UsageError
 from lumos.exchange import Door
 from lumos.exchange.messages import TOPICS
@@ -50,7 +50,7 @@ def pairs_of(graph: Graph) -> set[tuple[int, int]]:
 
 
 def roles_of(graph: Graph, seed: int = 0) -> np.ndarray:
-    return split_vertices(present(graph.labels), PublicCoins(seed))
+    return split_vertices(present(graph.labels), PublicRandomness(seed))
 
 
 def bodies_of(wire: Wire, topic: str) -> list[dict[int, set[bytes]]]:
@@ -160,14 +160,14 @@ def test_receivers_who_collude_have_no_more(epsilon: float, opinions: int, sixty
 def test_the_symbol_is_the_draw_of_the_label(
     graph: Graph, form: LabelForm | None, levels: tuple[float, ...]
 ) -> None:
-    """From the device's own coins; at the smaller level, if sums use a larger one."""
+    """From the device's own randomness; at the smaller level, if sums use a larger one."""
     if form is None:
         form = LabelForm.of(make_mechanism(14, levels[0], "digits"))
     mechanism = "krr" if form.places == 1 else "digits"
     roles = np.arange(graph.devices) % 3
     made = started(graph, roles, epsilon=levels[0], label_epsilon=levels[-1], mechanism=mechanism)
-    coins, everyone = made.shards[0].coins, np.arange(graph.devices)
-    draws = LabelDraws.first(form, present(graph.labels), coins, everyone)
+    randomness, everyone = made.shards[0].randomness, np.arange(graph.devices)
+    draws = LabelDraws.first(form, present(graph.labels), randomness, everyone)
     expected = draws.at(*levels)
     with listening() as wire:
         made.run(lambda trainer: trainer.release())
@@ -185,13 +185,13 @@ def test_the_symbol_is_the_draw_of_the_label(
 def test_an_opinion_is_a_function_of_what_was_received(
     settings: dict[str, Any], sixty: Graph
 ) -> None:
-    """Recomputed from the messages, the public matrices and the device's coins."""
+    """Recomputed from the messages, the public matrices and the device's randomness."""
     with listening() as wire:
         made = started(sixty, np.arange(60) % 3, **settings)
         epochs(made, 0, 8)
     trainer = made.trainers[0]
     form, mechanism = trainer.labels.form, trainer.schedule.opinion_mechanism
-    coins, everyone = made.shards[0].coins, np.arange(60)
+    randomness, everyone = made.shards[0].randomness, np.arange(60)
     (symbols,) = wire.of(SYMBOL)
     counts = [np.zeros((60, form.alphabet))]
     for message in symbols:
@@ -200,9 +200,9 @@ def test_an_opinion_is_a_function_of_what_was_received(
         evidence = np.zeros((60, 6))
         for kind, matrix in zip(counts, trainer.matrices, strict=False):
             evidence += polya(kind, matrix.reshape(form.alphabet, -1))
-        chance = coins.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0]
+        chance = randomness.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0]
         best = np.array([pick(row, at) for row, at in zip(evidence, chance, strict=True)])
-        words = coins.words(everyone, PURPOSE, number, mechanism.coins)
+        words = randomness.words(everyone, PURPOSE, number, mechanism.randomness)
         expected = mechanism.release(best, words)
         for message in messages:
             assert message.body == expected[message.sender].tobytes()
@@ -251,7 +251,7 @@ def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
     )
     found = []
     for each in (graph, other):
-        with the_same_coins(), listening() as wire, sums() as opened:
+        with the_same_randomness(), listening() as wire, sums() as opened:
             made = started(each, roles_of(graph), **settings)
             epochs(made, 0, 10)
             outcome = made.finish()
@@ -277,8 +277,9 @@ def test_every_run_tells_what_it_guarantees(whole: tuple[Run, Wire]) -> None:
     assert result.model.exposed.startswith("Nothing left a device through the door `open`.")
     for words in (
         "several runs add up",
-        "This was a simulation: sums were computed in the clear and coins come from the run seed.",
-        "`aggregate='secure'` with `coins='system'`",
+        "This was a simulation: sums were computed in the clear and randomness comes from the "
+        "run seed.",
+        "`aggregate='secure'` with `randomness='system'`",
     ):
         assert words in result.model.exposed
     assert "30 training devices are too few for 3,607 weights" in " ".join(result.model.warnings)
@@ -366,7 +367,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"epochs": 11, "tree_network": True}, r"`epochs` must be above 11 .* 4 for trust; got 11"),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
         ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
-        ({"control": True, "coins": "system"}, r"`control` is an experiment of simulations"),
+        ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
         ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 symbols is too little"),
     ],
@@ -409,7 +410,7 @@ ONE_OF_A_CLASS = with_features(
         (small(signed=True), {"signs": "nonnegative"}),
         (small(), {"signs": "signed"}),
         (small(), {"protect": "none", "opinions": 3}),
-        (small(), {"coins": "system"}),
+        (small(), {"randomness": "system"}),
         (small(), {"encoder_epochs": 1, "epochs": 7}),
         (ONE_OF_A_CLASS, {}),
         (with_features(np.zeros((12, 4), np.float32), np.arange(12) % 2), {}),
@@ -469,7 +470,7 @@ def test_features_of_any_size_are_the_same(size: float) -> None:
     rows = np.array(graph.features) * (1 if size > 1e-40 else 100)
     other = with_features((rows * size).astype(np.float32), graph.labels, graph.edge_list())
     plain = with_features(rows.astype(np.float32), graph.labels, graph.edge_list())
-    with the_same_coins():
+    with the_same_randomness():
         one, two = (present(strict(each, scaling="none").model.logits) for each in (plain, other))
     coarse = 0.02 if size < 1e-38 else 1e-3  # numbers below 1e-38 have few digits
     assert_allclose(two, one, atol=coarse * np.abs(one).max())

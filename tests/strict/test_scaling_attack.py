@@ -189,7 +189,7 @@ def test_links_stay_within_the_account_of_each_stage(scaling: str) -> None:
     assert found[SIZES].largest > 0.5 * found[SIZES].account
 
 
-# Noise and coins.
+# Noise and randomness.
 
 
 def totals_of(graph: Graph, **settings: Any) -> list[np.ndarray]:
@@ -233,7 +233,7 @@ def test_no_noise_returns_under_another_split_scaling_or_seed(aggregate: str) ->
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.9
 
 
-def test_edges_that_move_from_validation_to_test_have_other_coins() -> None:
+def test_edges_that_move_from_validation_to_test_have_other_randomness() -> None:
     """The finding: with the same training edges, both had one name, so one noise."""
     graph = lumos.load("demo:60")
     held = np.asarray(graph.ids)[graph.edge_list()[:12]]
@@ -308,7 +308,11 @@ def stopped_after_the_first_sum() -> Iterator[list[np.ndarray]]:
 def test_sums_are_charged_before_the_first_is_opened(task: str, tmp_path: Path) -> None:
     """The finding: runs that stopped before their first epoch opened sums that no book counted."""
     book, graph = tmp_path / "book.npz", few_features(20)
-    settings: dict[str, Any] = {"book": book, "coins": "system", "lifetime_update_epsilon": 20.0}
+    settings: dict[str, Any] = {
+        "book": book,
+        "randomness": "system",
+        "lifetime_update_epsilon": 20.0,
+    }
     run = {"classify": strict, "link": linked}[task]
     whole = mu_for(8.0, 1e-5) ** 2
     with stopped_after_the_first_sum() as opened:
@@ -446,7 +450,8 @@ def test_a_damaged_run_is_refused_in_one_line(task: str, tmp_path: Path) -> None
 
 
 def test_links_of_a_given_split_are_the_same_when_asked_later(tmp_path: Path) -> None:
-    """The finding: devices broke ties by other coins than in the run, and so had other vectors."""
+    """The finding: devices broke ties by other randomness than in the run, and so had other
+    vectors."""
     graph = lumos.load("demo:200")
     edges = np.random.default_rng(0).permutation(np.asarray(graph.ids)[graph.edge_list()])
     run = linked(graph, split={"val": edges[:30], "test": edges[30:90]}, out=tmp_path / "run")

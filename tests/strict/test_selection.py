@@ -17,7 +17,7 @@ from lumos.strict.classify.stages import VOTE, ClassifySchedule
 counted = st.integers(0, 200)
 
 
-def coins(seed: int = 0) -> np.random.Generator:
+def randomness(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -34,7 +34,7 @@ def test_gains_and_losses_are_counted_device_by_device(
     settings: dict[str, Any], candidates: int
 ) -> None:
     schedule = schedule_of(**settings)
-    rng, form = coins(1), schedule.label_form
+    rng, form = randomness(1), schedule.label_form
     values = rng.integers(0, form.alphabet, 60)
     logits = [rng.normal(size=(60, schedule.classes)) for _ in range(candidates)]
     rows = np.arange(0, 60, 2)
@@ -83,7 +83,7 @@ def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
     """Where neighbours gain nothing they win in a sixth of all votes: one standard error."""
     schedule = schedule_of(validation=1000)
     spread = present(schedule[VOTE].noise()).total
-    rng, chosen = coins(2), 0
+    rng, chosen = randomness(2), 0
     for _ in range(2000):
         gains, losses = rng.binomial(1000, 0.1, 2)
         noise = rng.normal(0, spread, 3)
@@ -104,7 +104,7 @@ def randomized(schedule: ClassifySchedule, classes: np.ndarray, seed: int) -> np
     """Values by the probabilities of the table."""
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
     chances = table[classes].cumsum(axis=1)
-    drawn: np.ndarray = (coins(seed).random((len(classes), 1)) > chances).sum(axis=1)
+    drawn: np.ndarray = (randomness(seed).random((len(classes), 1)) > chances).sum(axis=1)
     return np.minimum(drawn, schedule.label_form.alphabet - 1)
 
 
@@ -112,7 +112,7 @@ def predictions(
     schedule: ClassifySchedule, classes: np.ndarray, right: float, seed: int
 ) -> np.ndarray:
     """Logits of predictions of which so many are right; wrong ones are any other class."""
-    rng = coins(seed)
+    rng = randomness(seed)
     wrong = (classes + rng.integers(1, schedule.classes, len(classes))) % schedule.classes
     chosen = np.where(rng.random(len(classes)) < right, classes, wrong)
     return np.eye(schedule.classes)[chosen]
@@ -121,7 +121,7 @@ def predictions(
 @pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"classes": 2, "epsilon": 1.0}])
 @pytest.mark.parametrize("accuracy", [0.0, 0.25, 0.8, 1.0])
 def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> None:
-    """The mean of the estimate over the label's coins, in closed form, is the accuracy."""
+    """The mean of the estimate over the label's randomness, in closed form, is the accuracy."""
     schedule = schedule_of(protect="none", validation=400, mechanism="krr", **settings)
     right = round(accuracy * 400)
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
@@ -140,7 +140,7 @@ def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any])
     schedule = schedule_of(validation=500, **settings)
     noise = schedule[VOTE].noise()
     spread = 0.0 if noise is None else noise.total
-    rng, runs, rows = coins(3), 300, np.arange(500)
+    rng, runs, rows = randomness(3), 300, np.arange(500)
     own, chosen, errors = [], [], []
     for run in range(runs):
         classes = rng.integers(0, schedule.classes, 500)
@@ -204,7 +204,7 @@ def test_a_vote_of_nobody_is_finite() -> None:
 
 def test_vectors_add_up_over_any_shards() -> None:
     schedule = schedule_of()
-    rng = coins(5)
+    rng = randomness(5)
     values = rng.integers(0, 4, 50)
     logits = [rng.normal(size=(50, 4)) for _ in range(2)]
     rows = np.flatnonzero(rng.random(50) < 0.5)

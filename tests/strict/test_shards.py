@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.narrow import present
 from tests.runs.running import Wire
-from tests.strict.strictly import identical, run_with_wire, small, sums, the_same_coins
+from tests.strict.strictly import identical, run_with_wire, small, sums, the_same_randomness
 
 from lumos.runs.run import Run
 
@@ -70,7 +70,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
 @pytest.mark.parametrize("name", ["default", "digits", "signed", "sizes", "words", "trees"])
 def test_masked_sums_without_noise_are_the_ideal_ones(name: str) -> None:
     settings = {**SETTINGS[name], "protect": "none"}
-    with the_same_coins():  # only the way of adding up differs
+    with the_same_randomness():  # only the way of adding up differs
         ideal, _, totals = watched(**settings)
         masked, _, masked_totals = watched(aggregate="secure", shards=2, **settings)
     assert totals == masked_totals

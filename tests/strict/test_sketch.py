@@ -58,7 +58,9 @@ def test_a_run_against_loops_over_its_messages() -> None:
         norms = np.linalg.norm(evidence, axis=1, keepdims=True)
         vectors = evidence / norms
         if number + 1 < len(rounds):
-            chance = made.shards[0].coins.uniform(np.arange(60), "opinion/tie", number + 1)[:, 0]
+            chance = made.shards[0].randomness.uniform(np.arange(60), "opinion/tie", number + 1)[
+                :, 0
+            ]
             own = most_likely(evidence, chance)
     assert_allclose(found.vectors(), vectors, atol=1e-9)
     assert_array_equal(found._heard, heard)

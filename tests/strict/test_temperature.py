@@ -12,10 +12,10 @@ DEVICES, CLASSES = 20_000, 4
 
 def world(wrong: float) -> tuple[np.ndarray, float]:
     """Logits that are `wrong` times too large, and how often their best class is right."""
-    coins = np.random.default_rng(0)
-    logits = 2 * coins.standard_normal((DEVICES, CLASSES))
+    randomness = np.random.default_rng(0)
+    logits = 2 * randomness.standard_normal((DEVICES, CLASSES))
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    labels = (chances.cumsum(axis=1) > coins.random((DEVICES, 1))).argmax(axis=1)
+    labels = (chances.cumsum(axis=1) > randomness.random((DEVICES, 1))).argmax(axis=1)
     return wrong * logits, float((logits.argmax(axis=1) == labels).mean())
 
 

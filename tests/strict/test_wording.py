@@ -38,10 +38,10 @@ def test_numbers_of_three_digits_stay(digits: int, power: int) -> None:
 @pytest.mark.parametrize(
     ("settings", "simulated"),
     [
-        ({}, "sums were computed in the clear and coins come from the run seed."),
-        ({"aggregate": "secure"}, "simulation: coins come from the run seed."),
-        ({"coins": "system"}, "simulation: sums were computed in the clear."),
-        ({"aggregate": "secure", "coins": "system"}, None),
+        ({}, "sums were computed in the clear and randomness comes from the run seed."),
+        ({"aggregate": "secure"}, "simulation: randomness comes from the run seed."),
+        ({"randomness": "system"}, "simulation: sums were computed in the clear."),
+        ({"aggregate": "secure", "randomness": "system"}, None),
     ],
 )
 def test_a_simulation_says_what_real_devices_must_not_do(

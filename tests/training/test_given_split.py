@@ -11,7 +11,7 @@ from tests.narrow import present
 
 import lumos
 from lumos import Graph
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.training.given_split import edge_split, given_again, vertex_split
 from lumos.training.split import Role, split_edges, split_vertices
@@ -45,7 +45,7 @@ TRAIN, VALIDATION, TEST = (np.flatnonzero(role == ROLES) for role in range(3))
 
 
 def roles_of(graph: Graph, given: Any, seed: int = 0) -> Any:
-    return vertex_split(graph, given, PublicCoins(seed)).roles
+    return vertex_split(graph, given, PublicRandomness(seed)).roles
 
 
 def test_ids_masks_tensors_and_sets_say_the_same(graph: Graph) -> None:
@@ -94,14 +94,14 @@ def test_masks_of_pyg_data_are_used(graph: Graph) -> None:
 def test_without_validation_a_public_quarter_of_the_training_devices_keeps_its_label(
     graph: Graph,
 ) -> None:
-    chosen = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicCoins(0))
+    chosen = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicRandomness(0))
     assert np.array_equal(np.flatnonzero(chosen.roles == Role.TEST), TEST)
     both = np.flatnonzero((chosen.roles == Role.TRAIN) | (chosen.roles == Role.VALIDATION))
     assert np.array_equal(both, TRAIN)
     assert (chosen.roles == Role.VALIDATION).sum() == 6
     assert "nobody validates, so a random quarter of its trainers does" in chosen.origin
-    again = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicCoins(0))
-    other = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicCoins(1))
+    again = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicRandomness(0))
+    other = vertex_split(graph, {"train": TRAIN, "test": TEST}, PublicRandomness(1))
     assert np.array_equal(chosen.roles, again.roles)
     assert not np.array_equal(chosen.roles, other.roles)
     run = lumos.train(graph, split={"train": TRAIN, "test": TEST}, **QUICK)
@@ -111,7 +111,7 @@ def test_without_validation_a_public_quarter_of_the_training_devices_keeps_its_l
 
 @pytest.mark.parametrize("text", ["60/20/20", "0.6,0.2,0.2", "60%,20%,20%", (0.6, 0.2, 0.2)])
 def test_shares(graph: Graph, text: Any) -> None:
-    chosen = vertex_split(graph, text, PublicCoins(3))
+    chosen = vertex_split(graph, text, PublicRandomness(3))
     assert [(chosen.roles == role).sum() for role in range(3)] == [36, 12, 12]
     assert "60/20/20 of the labelled devices by seed 3: 36 devices" in chosen.origin
 
@@ -123,10 +123,10 @@ def test_shares_may_leave_devices_out(graph: Graph) -> None:
 
 def test_the_default_is_what_it_was(graph: Graph) -> None:
     assert np.array_equal(
-        roles_of(graph, None), split_vertices(present(graph.labels), PublicCoins(0))
+        roles_of(graph, None), split_vertices(present(graph.labels), PublicRandomness(0))
     )
-    assert vertex_split(graph, None, PublicCoins(0)).name == ""
-    assert edge_split(graph, None, PublicCoins(0)).name == ""
+    assert vertex_split(graph, None, PublicRandomness(0)).name == ""
+    assert edge_split(graph, None, PublicRandomness(0)).name == ""
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_zeros_and_ones_are_a_mask_of_all_devices_or_ids(graph: Graph) -> None:
     """Never something in between: a device named twice, or a mask of other devices, is refused."""
     mask = np.isin(np.arange(graph.devices), TRAIN)
     parts = {"val": VALIDATION, "test": TEST}
-    expected = vertex_split(graph, {"train": mask, **parts}, PublicCoins(0)).roles
+    expected = vertex_split(graph, {"train": mask, **parts}, PublicRandomness(0)).roles
     for same in (mask.astype(np.int8), mask.astype(np.int64)[:, None], mask.tolist()):
-        found = vertex_split(graph, {"train": same, **parts}, PublicCoins(0)).roles
+        found = vertex_split(graph, {"train": same, **parts}, PublicRandomness(0)).roles
         assert np.array_equal(found, expected)
     for wrong, reason in (
         (mask.astype(np.int64)[:-1], "names a device twice"),
@@ -190,7 +190,7 @@ def test_zeros_and_ones_are_a_mask_of_all_devices_or_ids(graph: Graph) -> None:
         ([*TRAIN, TRAIN[0]], "names a device twice"),
     ):
         with pytest.raises(InputError, match=reason):
-            vertex_split(graph, {"train": wrong, **parts}, PublicCoins(0))
+            vertex_split(graph, {"train": wrong, **parts}, PublicRandomness(0))
 
 
 def test_devices_without_labels_cannot_train() -> None:
@@ -219,7 +219,7 @@ def written(path: Path, kind: str) -> Path:
 @pytest.mark.parametrize("kind", ["csv", "tsv", "txt", "json", "npz"])
 def test_files(graph: Graph, tmp_path: Path, kind: str) -> None:
     file = written(tmp_path, kind)
-    chosen = vertex_split(graph, str(file), PublicCoins(0))
+    chosen = vertex_split(graph, str(file), PublicRandomness(0))
     assert np.array_equal(chosen.roles, ROLES)
     assert chosen.origin.startswith(f"the split of split.{kind}: 25 devices train")
 
@@ -249,11 +249,13 @@ def test_files_that_hold_no_split(
 
 
 def test_held_out_edges(graph: Graph, tmp_path: Path) -> None:
-    random = split_edges(graph, PublicCoins(5))
+    random = split_edges(graph, PublicRandomness(5))
     validation, test = random.validation, random.test
     ids = np.asarray(graph.ids)
     both_ways = np.concatenate([ids[test], ids[test][:, ::-1]])
-    held = edge_split(graph, {"val": ids[validation].T, "test": both_ways}, PublicCoins(0)).split
+    held = edge_split(
+        graph, {"val": ids[validation].T, "test": both_ways}, PublicRandomness(0)
+    ).split
     assert np.array_equal(held.validation, validation)
     assert np.array_equal(held.test, test)
     assert np.array_equal(held.training.edge_list(), random.training.edge_list())
@@ -273,9 +275,9 @@ def test_held_out_edges(graph: Graph, tmp_path: Path) -> None:
 
 
 def test_non_neighbours_may_be_given(graph: Graph) -> None:
-    random = split_edges(graph, PublicCoins(5))
+    random = split_edges(graph, PublicRandomness(5))
     given = {"val": random.validation, "test": random.test, "test_neg": random.test_non_neighbours}
-    split = edge_split(graph, given, PublicCoins(0)).split
+    split = edge_split(graph, given, PublicRandomness(0)).split
     assert np.array_equal(split.test_non_neighbours, np.unique(random.test_non_neighbours, axis=0))
     assert len(split.validation_non_neighbours) == len(split.validation)
 
@@ -294,7 +296,7 @@ def test_what_is_no_split_of_edges_is_refused(graph: Graph) -> None:
         ((0.5, 0.2, 0.2), "shares of edges must add up to 1"),
     ):
         with pytest.raises((InputError, UsageError), match=message):
-            edge_split(graph, given, PublicCoins(0))
+            edge_split(graph, given, PublicRandomness(0))
 
 
 # Runs.
@@ -318,12 +320,12 @@ def test_a_split_is_kept_read_and_audited_again(graph: Graph, tmp_path: Path) ->
 
 
 def test_another_split_has_other_noise(graph: Graph) -> None:
-    """The same coins over other summands would tell what differs between them."""
+    """The same randomness over other summands would tell what differs between them."""
     given = {"train": TRAIN, "val": VALIDATION, "test": TEST}
     moved = {**given, "train": TRAIN[1:], "test": np.append(TEST, TRAIN[0])}
-    coins = []
+    randomness = []
     for split in (None, given, moved):
-        roles, _, name = vertex_split(graph, split, PublicCoins(0))
+        roles, _, name = vertex_split(graph, split, PublicRandomness(0))
         config = lumos.Config.of(**QUICK)
         from lumos.training.problem import Problem
 
@@ -337,8 +339,8 @@ def test_another_split_has_other_noise(graph: Graph) -> None:
             shards=1,
             split=name,
         )
-        coins.append(config.profile.coins(problem, config, control=False))
-    assert len(set(coins)) == 3
+        randomness.append(config.profile.randomness(problem, config, control=False))
+    assert len(set(randomness)) == 3
 
 
 def test_baselines_have_the_same_split(graph: Graph) -> None:

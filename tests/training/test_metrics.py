@@ -118,8 +118,8 @@ def test_macro_f1_counts_every_class_alike() -> None:
 
 
 def test_macro_f1_against_precision_and_recall() -> None:
-    coins = np.random.default_rng(0)
-    labels, predicted = coins.integers(0, 5, (2, 400))
+    randomness = np.random.default_rng(0)
+    labels, predicted = randomness.integers(0, 5, (2, 400))
     scores = []
     for c in range(5):
         hits = ((labels == c) & (predicted == c)).sum()
@@ -138,10 +138,10 @@ def test_calibration_error_of_known_probabilities() -> None:
 
 
 def test_calibrated_logits_have_a_small_error() -> None:
-    coins = np.random.default_rng(1)
-    logits = 2 * coins.standard_normal((20_000, 4)).astype(np.float32)
+    randomness = np.random.default_rng(1)
+    logits = 2 * randomness.standard_normal((20_000, 4)).astype(np.float32)
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    labels = (chances.cumsum(axis=1) > coins.random((20_000, 1))).argmax(axis=1)
+    labels = (chances.cumsum(axis=1) > randomness.random((20_000, 1))).argmax(axis=1)
     assert calibration_error(logits, labels) < 0.02
     assert calibration_error(4 * logits, labels) > 0.1
 

@@ -79,7 +79,7 @@ def test_without_edges_everybody_else_is_a_non_neighbour() -> None:
     assert [set(mine) for mine in found] == [{0, 1, 2, 3} - {device} for device in range(4)]
 
 
-def test_coins_of_a_device_do_not_depend_on_how_many_others_want() -> None:
+def test_randomness_of_a_device_do_not_depend_on_how_many_others_want() -> None:
     graph = load("demo:60")
     wanted = np.full(60, 3)
     more = wanted.copy()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.narrow import present
 
 from lumos import Graph, load
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError
 from lumos.training.split import Role, pairs_without_edge, split_edges, split_vertices
 
@@ -22,25 +22,25 @@ def test_half_of_the_labelled_train_and_a_quarter_each_validate_and_test(
     rng = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(known) % 2, np.full(unknown, -1)])
     rng.shuffle(labels)
-    roles = split_vertices(labels, PublicCoins(seed))
+    roles = split_vertices(labels, PublicRandomness(seed))
     assert np.array_equal(roles == Role.NOBODY, labels < 0)
     sizes = [int((roles == role).sum()) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)]
     assert sum(sizes) == known
     assert min(sizes) >= 1
     assert np.abs(np.array(sizes) - known * np.array([0.5, 0.25, 0.25])).max() <= 1
-    assert np.array_equal(roles, split_vertices(labels, PublicCoins(seed)))
+    assert np.array_equal(roles, split_vertices(labels, PublicRandomness(seed)))
 
 
 def test_another_seed_gives_another_split() -> None:
     labels = np.arange(200) % 5
-    one, other = (split_vertices(labels, PublicCoins(seed)) for seed in (0, 1))
+    one, other = (split_vertices(labels, PublicRandomness(seed)) for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 
 def test_roles_do_not_look_at_labels() -> None:
-    """Public coins may not depend on what devices keep: only on who has a label."""
+    """Public randomness may not depend on what devices keep: only on who has a label."""
     labels = np.arange(200) % 5
-    one, other = (split_vertices(some, PublicCoins(0)) for some in (labels, labels[::-1]))
+    one, other = (split_vertices(some, PublicRandomness(0)) for some in (labels, labels[::-1]))
     assert np.array_equal(one, other)
 
 
@@ -54,7 +54,7 @@ def test_roles_do_not_look_at_labels() -> None:
 )
 def test_too_few_labels_are_refused(labels: list[int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        split_vertices(np.array(labels), PublicCoins(0))
+        split_vertices(np.array(labels), PublicRandomness(0))
 
 
 def keys(pairs: np.ndarray) -> set[tuple[int, int]]:
@@ -65,7 +65,7 @@ def keys(pairs: np.ndarray) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_edge_is_lost_and_none_counts_twice(devices: int, seed: int) -> None:
     graph = load(f"demo:{devices}")
-    split = split_edges(graph, PublicCoins(seed))
+    split = split_edges(graph, PublicRandomness(seed))
     training, validation, test = map(
         keys, (split.training.edge_list(), split.validation, split.test)
     )
@@ -79,7 +79,7 @@ def test_no_edge_is_lost_and_none_counts_twice(devices: int, seed: int) -> None:
     assert len(non_neighbours) == len(validation) + len(test)  # distinct
     assert not non_neighbours & keys(graph.edge_list())
     assert all(u < v for u, v in non_neighbours)
-    again = split_edges(graph, PublicCoins(seed))
+    again = split_edges(graph, PublicRandomness(seed))
     assert np.array_equal(again.training.neighbours, split.training.neighbours)
     assert np.array_equal(again.test, split.test)
     assert np.array_equal(again.test_non_neighbours, split.test_non_neighbours)
@@ -87,7 +87,7 @@ def test_no_edge_is_lost_and_none_counts_twice(devices: int, seed: int) -> None:
 
 def test_features_labels_and_ids_stay() -> None:
     graph = load("demo:60")
-    training = split_edges(graph, PublicCoins(0)).training
+    training = split_edges(graph, PublicRandomness(0)).training
     features: Any = training.features
     assert (features != graph.features).nnz == 0
     assert np.array_equal(present(training.labels), present(graph.labels))
@@ -97,16 +97,16 @@ def test_features_labels_and_ids_stay() -> None:
 
 def test_too_few_edges_are_refused() -> None:
     with pytest.raises(InputError, match="4; link prediction needs at least 5"):
-        split_edges(Graph.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]]), PublicCoins(0))
+        split_edges(Graph.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]]), PublicRandomness(0))
     path = Graph.from_edges([[i, i + 1] for i in range(9)])
-    split = split_edges(path, PublicCoins(0))
+    split = split_edges(path, PublicRandomness(0))
     assert (split.training.edges, len(split.validation), len(split.test)) == (7, 1, 1)
 
 
 def test_a_complete_graph_has_no_non_neighbours_to_test_on() -> None:
     edges = [[u, v] for u in range(8) for v in range(u)]
     with pytest.raises(InputError, match="28 of 28 pairs are edges; too few are left"):
-        split_edges(Graph.from_edges(edges), PublicCoins(0))
+        split_edges(Graph.from_edges(edges), PublicRandomness(0))
 
 
 def test_pairs_without_edge_are_uniform() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.graph.parts.same_parts import assert_same, assigned, written
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of, parts_of
@@ -21,8 +21,8 @@ from lumos.training.given_split import edge_split, vertex_split
 
 def test_the_splits_are_described(sixty: Graph, tmp_path: Path) -> None:
     folder = written(sixty, tmp_path / "parts", seed=4, split=(0.5, 0.2, 0.3))
-    devices = vertex_split(sixty, (0.5, 0.2, 0.3), PublicCoins(4))
-    edges = edge_split(sixty, (0.5, 0.2, 0.3), PublicCoins(4))
+    devices = vertex_split(sixty, (0.5, 0.2, 0.3), PublicRandomness(4))
+    edges = edge_split(sixty, (0.5, 0.2, 0.3), PublicRandomness(4))
     about = folder.split("classify")
     assert (about.origin, about.name, about.shares) == (devices.origin, devices.name, None)
     assert [about.train, about.validation, about.test] == [30, 12, 18]
@@ -41,7 +41,7 @@ def test_a_split_of_devices_that_is_given(sixty: Graph, tmp_path: Path) -> None:
     assert not (tmp_path / "parts").exists()
     folder = written(sixty, tmp_path / "parts", split=given, task="classify")
     hosted = [*Partition.equal(60, 4).hosted()]
-    roles = vertex_split(sixty, given, PublicCoins(0)).roles
+    roles = vertex_split(sixty, given, PublicRandomness(0)).roles
     for number, part in enumerate(parts_of(sixty, hosted, roles)):
         assert_same(folder.part([number], "classify"), part)
     with pytest.raises(UsageError, match=r"not for `task='link'`: split the graph again without"):
@@ -64,7 +64,7 @@ def test_held_out_edges_that_are_no_edges_of_the_graph(sixty: Graph, tmp_path: P
     }
     partition = assigned(sixty, 3)
     folder = written(sixty, tmp_path / "parts", partition, split=given, task="link")
-    split = edge_split(sixty, given, PublicCoins(0)).split
+    split = edge_split(sixty, given, PublicRandomness(0)).split
     parts = parts_of(split.training, [*partition.hosted()], None, split.validation)
     for number, part in enumerate(parts):
         assert_same(folder.part([number], "link"), part)
@@ -82,7 +82,7 @@ def test_held_out_edges_that_are_no_edges_of_the_graph(sixty: Graph, tmp_path: P
 def test_masks_of_the_graph_are_its_split(sixty: Graph, tmp_path: Path) -> None:
     graph = replace(sixty, roles=np.arange(60) % 4 - 1)
     folder = written(graph, tmp_path / "parts")
-    drawn = vertex_split(graph, None, PublicCoins(0))
+    drawn = vertex_split(graph, None, PublicRandomness(0))
     assert folder.split("classify").origin == drawn.origin
     np.testing.assert_array_equal(folder.part(range(4), "classify").roles, drawn.roles)
     assert folder.facts("classify") == facts_of(graph)

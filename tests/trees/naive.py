@@ -24,11 +24,12 @@ def graph_of(devices: int, edges: list[tuple[int, int]]) -> Graph:
 
 def random_graph(devices: int, chance: float, seed: int) -> Graph:
     """Each pair with the given chance, and some devices much better connected than others."""
-    coins = np.random.default_rng(seed)
-    weight = coins.random(devices) ** 2 * 2
+    randomness = np.random.default_rng(seed)
+    weight = randomness.random(devices) ** 2 * 2
     pairs = list(combinations(range(devices), 2))
     return graph_of(
-        devices, [(u, v) for u, v in pairs if coins.random() < chance * (weight[u] + weight[v])]
+        devices,
+        [(u, v) for u, v in pairs if randomness.random() < chance * (weight[u] + weight[v])],
     )
 
 

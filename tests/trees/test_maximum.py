@@ -150,8 +150,8 @@ TestSteps = Steps.TestCase
 @pytest.mark.parametrize("seed", range(3))
 def test_long_sequences_of_steps(seed: int) -> None:
     """Hundreds of candidates, thousands of steps of which half are taken back."""
-    coins = random.Random(seed)
-    workload = {device: coins.randint(1, 9) for device in range(300)}
+    randomness = random.Random(seed)
+    workload = {device: randomness.randint(1, 9) for device in range(300)}
     tournament = Tournament()
     tournament.update(workload, [True] * len(workload))
     matches = play(tournament, workload)
@@ -160,16 +160,16 @@ def test_long_sequences_of_steps(seed: int) -> None:
         assert tournament.champions() == heaviest(workload)
         before = dict(workload)
         tournament.begin()
-        chosen = coins.choice(tournament.champions())
-        news = {chosen: coins.random() < 0.7}
-        workload[chosen] -= coins.randint(1, 3)
-        for device in coins.sample(range(300), 3):
+        chosen = randomness.choice(tournament.champions())
+        news = {chosen: randomness.random() < 0.7}
+        workload[chosen] -= randomness.randint(1, 3)
+        for device in randomness.sample(range(300), 3):
             if device != chosen:
-                news[device] = coins.random() < 0.7
+                news[device] = randomness.random() < 0.7
                 if device in workload and news[device]:
                     workload[device] += 1
                 elif news[device]:
-                    workload[device] = coins.randint(0, max(workload.values()) + 1)
+                    workload[device] = randomness.randint(0, max(workload.values()) + 1)
         for device, stays in news.items():
             if not stays:
                 workload.pop(device, None)
@@ -177,7 +177,7 @@ def test_long_sequences_of_steps(seed: int) -> None:
         tournament.update(devices, [news[device] for device in devices], lighter=chosen)
         matches += play(tournament, workload)
         assert tournament.champions() == heaviest(workload)
-        if coins.random() < 0.5:
+        if randomness.random() < 0.5:
             tournament.undo()
             workload = before
     assert matches < 12 * steps, "far fewer than 300 for each step"

@@ -8,7 +8,7 @@ import pytest
 
 import lumos
 from lumos.cli.main import run
-from lumos.device import PublicCoins, Shard
+from lumos.device import PublicRandomness, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
 from lumos.exchange.endpoint import no_part
@@ -33,7 +33,7 @@ class LargerId:
         return keep
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         return no_part()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.trees.watching import same_ledgers
 
-from lumos.device.randomness import CoinSource
+from lumos.device.randomness import RandomnessSource
 from lumos.graph import Graph, load
 from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import Compare, TreeSettings
@@ -24,12 +24,12 @@ def run(
     workers: int = 1,
     shards: int = 1,
     group: str = "auto",
-    coins: CoinSource = "simulated",
+    randomness: RandomnessSource = "seeded",
 ) -> Balanced:
     chosen = TreeSettings(
         balancer=balancer, iterations=30, compare=compare, workers=workers, group=group
     )
-    return balance(graph, chosen, seed=3, shards=shards, coins=coins)
+    return balance(graph, chosen, seed=3, shards=shards, randomness=randomness)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,11 @@ def test_labels() -> None:
 def test_real_devices_compare_in_constant_time(compare: Compare) -> None:
     graph = load("demo:20", features=False)
     chosen = {
-        (group, coins): run(graph, "greedy", compare, group=group, coins=coins).ledger.group
+        (group, randomness): run(
+            graph, "greedy", compare, group=group, randomness=randomness
+        ).ledger.group
         for group in ("auto", "ed25519", "secp256k1")
-        for coins in get_args(CoinSource)
+        for randomness in get_args(RandomnessSource)
     }
     assert chosen == {
         ("auto", "simulated"): "secp256k1",

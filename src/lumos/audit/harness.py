@@ -13,7 +13,7 @@ import numpy as np
 import lumos
 from lumos.audit.attacks import ATTACKS
 from lumos.audit.table import AuditReport, AuditRow
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
 from lumos.display import ProgressOption, displayed
 from lumos.errors import UsageError
@@ -150,7 +150,7 @@ class Scene:
         config = self.config(task, **{"floor": False, "control": False, **changes})
         with recording(keep) as tape:
             run = train(graph, config, seed=seed, split=self.split, carrier="recording")
-        public = PublicCoins(seed)
+        public = PublicRandomness(seed)
         if task == "link":
             split = edge_split(graph, self.split, public).split
             roles = np.full(graph.devices, Role.NOBODY, np.int64)
@@ -382,7 +382,7 @@ def run_audit(
 ) -> AuditReport:
     """Attack a graph under some settings, or a finished run under its own.
 
-    A run is recorded anew: a simulated one repeats itself bit by bit, and one whose coins came
+    A run is recorded anew: a simulated one repeats itself bit by bit, and one whose randomness came
     from the operating system is another run with the same settings.
 
     Args:

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, logsigmoid, nll_loss, one_hot
 
 from lumos.baselines.network import Arcs
 from lumos.baselines.systems import ServerProblem
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError
 from lumos.ldp.mechanisms import COIN, make_mechanism
 from lumos.training.metrics import link_auc
@@ -29,9 +29,9 @@ def noisy_labels(
         return labels
     mechanism = make_mechanism(classes, epsilon, "krr")
     known = np.flatnonzero(labels >= 0)
-    coins = generator.integers(0, COIN, (len(known), mechanism.coins), dtype=np.uint32)
+    randomness = generator.integers(0, COIN, (len(known), mechanism.randomness), dtype=np.uint32)
     released = labels.copy()
-    released[known] = mechanism.read(mechanism.release(labels[known], coins)).argmax(axis=1)
+    released[known] = mechanism.read(mechanism.release(labels[known], randomness)).argmax(axis=1)
     return released
 
 
@@ -156,7 +156,9 @@ class LinkGoal:
         split: where the validation edges are.
     """
 
-    def __init__(self, pairs: Ints, devices: int, split: EdgeSplit, public: PublicCoins) -> None:
+    def __init__(
+        self, pairs: Ints, devices: int, split: EdgeSplit, public: PublicRandomness
+    ) -> None:
         self._pairs, self._devices, self._split, self._public = pairs, devices, split, public
         self._keys = pairs[:, 0] * devices + pairs[:, 1]
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from lumos.baselines.goals import Denoise, Drop, noisy_labels, transition
 from lumos.baselines.network import Arcs, Smoothed
 from lumos.baselines.systems import BaselineSettings, Received, ServerProblem, System
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.ldp import multibit
 from lumos.ldp.bounds import Features, raw_rows, within
 from lumos.ldp.multibit import sampled_features
@@ -113,14 +113,14 @@ LPGNN = Lpgnn()
 
 
 def _multi_bit(
-    features: Features, settings: BaselineSettings, arcs: Arcs, public: PublicCoins
+    features: Features, settings: BaselineSettings, arcs: Arcs, public: PublicRandomness
 ) -> tuple[Smoothed, int]:
     """Rectified features in units of their noise, smoothed; and how many each device drew."""
     devices, width = features.shape
     epsilon, low, high = settings.epsilon, settings.low, settings.high
     drawn = width if settings.one_bit else sampled_features(epsilon, width)
-    coins = PrivateCoins(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
-    bits = multibit.release(features, epsilon, coins, low=low, high=high, sampled=drawn)
+    randomness = PrivateRandomness(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
+    bits = multibit.release(features, epsilon, randomness, low=low, high=high, sampled=drawn)
     # A rectified feature is ±scale or 0 from the midpoint, so its standard deviation is about
     # scale · √(m/d): thousands. Divided by that public number, training starts where it should.
     matrix = bits.astype(np.float32) * np.float32(math.sqrt(width / drawn))

@@ -12,7 +12,7 @@ import torch
 
 from lumos.baselines.network import Network
 from lumos.baselines.systems import BASELINES, BaselineSettings, Received, ServerProblem, asked
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.display import DISPLAYS, ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.graph import Graph
@@ -114,7 +114,7 @@ def baseline(
     start = time.perf_counter()
     whole = as_graph(graph, data_dir, **reading_of(split))
     features_of(whole)  # or say that there are none
-    problem, origin = _problem(whole, settings, split, PublicCoins(seed))
+    problem, origin = _problem(whole, settings, split, PublicRandomness(seed))
     system = BASELINES[settings.system]
     attempts = system.attempts(settings)
     fitted: list[_Fitted] = []
@@ -149,7 +149,7 @@ def baseline(
 
 
 def _problem(
-    graph: Graph, settings: BaselineSettings, given: GivenSplit, public: PublicCoins
+    graph: Graph, settings: BaselineSettings, given: GivenSplit, public: PublicRandomness
 ) -> tuple[ServerProblem, str]:
     """The problem, and where its split comes from."""
     if settings.task == "link":
@@ -173,7 +173,7 @@ def _fit(
     received: Received,
     settings: BaselineSettings,
     graph: Graph,
-    public: PublicCoins,
+    public: PublicRandomness,
     on_epoch: Callable[[int, str], None],
 ) -> _Fitted:
     """Full-batch Adam. As in `lumos train`, an epoch's score is of the weights it starts with."""

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, issparse
 from lumos.baselines.goals import PAIRS, goal_of, noisy_labels
 from lumos.baselines.network import Arcs
 from lumos.baselines.systems import BaselineSettings, Received, ServerProblem, System
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import UsageError
 from lumos.ldp.bounds import Features, unit_rows, within
 from lumos.secagg.noise import mu_for
@@ -193,7 +193,9 @@ def _disclosed(
     return notes
 
 
-def _sampled(edges: Ints, devices: int, sample: int, public: PublicCoins) -> tuple[Arcs, list[str]]:
+def _sampled(
+    edges: Ints, devices: int, sample: int, public: PublicRandomness
+) -> tuple[Arcs, list[str]]:
     """All noisy edges, or a sample of them with weights that make up for the rest."""
     if not 0 < sample < len(edges):
         return Arcs.of(edges, devices), []

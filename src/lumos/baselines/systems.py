@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import UsageError, one_of
 from lumos.graph import Graph
 from lumos.registry import Registry
@@ -38,7 +38,7 @@ class ServerProblem:
     """[devices] for classify; nobody has one for link."""
     split: "EdgeSplit | None" = field(repr=False)
     """For link."""
-    public: PublicCoins
+    public: PublicRandomness
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

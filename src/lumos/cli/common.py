@@ -101,7 +101,7 @@ OPTIONS: Mapping[str, Placed] = {
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
-    "coins": Placed(PRIVACY, "simulated: from the seed; system: as on devices"),
+    "randomness": Placed(PRIVACY, "simulated: from the seed; system: as on devices"),
     # The network and its training.
     "epochs": Placed(MODEL, "passes over all devices"),
     "backbone": Placed(MODEL, "gcn, gat, or another PyG layer"),
@@ -351,7 +351,7 @@ class Common:
     """Options that every command understands."""
 
     seed: Annotated[int, placed("seed")] = 0
-    """Run seed, of public coins, and in a simulation of the device secrets too."""
+    """Run seed, of public randomness, and in a simulation of the device secrets too."""
     shards: Annotated[int, placed("shards")] = 1
     """Number of shards, which share nothing but the exchange; the result is the same."""
     data_dir: Annotated[

@@ -73,11 +73,9 @@ def predict(
         File to write all rows to.
     export
         File to write the weights to (.npz, see docs/training.md).
-    simulated
-        Also export weights of a simulation: with coins from the run seed, or sums in the clear.
-        Whoever has such a file can find out the label of a device by training again.
-    peer
-        Of a real device, for links: numbers of others that it is to score its pair with, by real
+    simulated Also export weights of a simulation: with randomness from the run seed, or sums in the
+        clear. Whoever has such a file can find out the label of a device by training again. peer Of
+        a real device, for links: numbers of others that it is to score its pair with, by real
         cryptography between the two processes; may be repeated.
     """
     if (run / CERTIFICATE).exists():

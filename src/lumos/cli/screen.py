@@ -121,7 +121,7 @@ def show_details(run: "Run") -> None:
     balanced = config.trees.balancer != "none"
     trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced
     screen.print(
-        f"{trees}updates {config.train.aggregate} · coins {config.train.coins} · "
+        f"{trees}updates {config.train.aggregate} · randomness {config.train.randomness} · "
         f"seed {run.about.seed}"
     )
     for note in run.about.notes:

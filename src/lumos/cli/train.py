@@ -156,7 +156,7 @@ def _train(
     )
     loaded = given_graph.graph
     if first and isinstance(loaded, Graph):
-        announce(loaded, config.trees, config.train.coins)
+        announce(loaded, config.trees, config.train.randomness)
     if seeds != 1 and isinstance(loaded, Graph):
         several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
         return
@@ -197,10 +197,11 @@ def _refuse_unkept(
     for name, asked in (("tensorboard", tensorboard), ("checkpoint_every", checkpoints)):
         if asked and out is None:
             raise UsageError(f"`{name}` needs `out`: the folder to write to")
-    if checkpoints and config.train.coins != "simulated":
+    if checkpoints and config.train.randomness != "seeded":
         raise UsageError(
-            f"`checkpoint_every` has no meaning with `coins='{config.train.coins}'`, only with "
-            "`coins='simulated'`; leave it out"
+            f"`checkpoint_every` has no meaning with `randomness='{config.train.randomness}'`, "
+            f"only with "
+            "`randomness='seeded'`; leave it out"
         )
 
 

@@ -11,7 +11,7 @@ from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
 from lumos.crypto.groups import NO_GROUP
-from lumos.device.randomness import CoinSource
+from lumos.device.randomness import RandomnessSource
 from lumos.display import duration
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
@@ -37,7 +37,7 @@ def trees(
     *,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
-    coins: Annotated[CoinSource, placed("coins")] = "simulated",
+    randomness: Annotated[RandomnessSource, placed("randomness")] = "seeded",
     plot: Annotated[Path | None, placed("plot")] = None,
     common: Common = COMMON,
 ) -> None:
@@ -47,7 +47,7 @@ def trees(
     ----------
     graph
         demo, demo:60, facebook, lastfm, twitch-ENGB, …, or a path.
-    coins
+    randomness
         Device secrets from the run seed (a run can be repeated) or from the operating system.
     plot
         File for a picture of the workloads (.png, .svg or .pdf).
@@ -56,9 +56,14 @@ def trees(
     if plot is not None:
         check_plot(plot)
     loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))
-    announce(loaded, settings, coins)
+    announce(loaded, settings, randomness)
     balanced = balance(
-        loaded, settings, seed=common.seed, shards=common.shards, coins=coins, progress=True
+        loaded,
+        settings,
+        seed=common.seed,
+        shards=common.shards,
+        randomness=randomness,
+        progress=True,
     )
     result = summary(balanced, common)
     if plot is not None:
@@ -105,7 +110,7 @@ def summary(balanced: Balanced, common: Common) -> dict[str, Any]:
         "balancer": balanced.settings.balancer,
         "compare": balanced.compare,
         "group": ledger.group,
-        "coins": balanced.coins,
+        "randomness": balanced.randomness,
         "seed": common.seed,
         "shards": common.shards,
         "max_workload": balanced.max_workload,
@@ -133,9 +138,9 @@ def _saved(balanced: Balanced) -> float:
     return round(1 - float(balanced.workload.sum()) / both, 4) if both else 0.0
 
 
-def announce(graph: Graph, settings: TreeSettings, coins: CoinSource) -> None:
+def announce(graph: Graph, settings: TreeSettings, randomness: RandomnessSource) -> None:
     """Announce a long run of secret comparisons: its expected time, and the alternative."""
-    seconds = expected_seconds(graph, settings, coins)
+    seconds = expected_seconds(graph, settings, randomness)
     if seconds > _LONG:
         say(
             f"About {expected_comparisons(graph, settings):,} secret comparisons, roughly "
@@ -155,7 +160,7 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
     paragraph(
         screen,
         f"{result['balancer']} took {ledger.comparisons:,} comparisons ({_how(result)}), "
-        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; coins {result['coins']}.",
+        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; randomness {result['coins']}.",
     )
     if verbose:
         screen.print(f"{graph.devices:,} devices, {graph.edges:,} edges")

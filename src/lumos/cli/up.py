@@ -63,7 +63,7 @@ def ended_in_order() -> Iterator[None]:
 if TYPE_CHECKING:
     Options = Any
 else:
-    Options = run_options("UpOptions", aggregate="secure", coins="system")
+    Options = run_options("UpOptions", aggregate="secure", randomness="system")
 
 COMMON, NOTHING = Common(), Options()
 _POLL = 0.1
@@ -88,7 +88,7 @@ def up(
     """Train with real devices on this machine: a process for each, over NATS, with certificates.
 
     Every party has a folder of its own with nothing of others in it. Sums are masked, comparisons
-    secret. With --coins simulated, weights are those of lumos train --aggregate secure.
+    secret. With --randomness seeded, weights are those of lumos train --aggregate secure.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def show_result(result: dict[str, Any]) -> None:
     screen = console()
     lost = ", ".join(f"{device} ({phase})" for device, phase in result["left_out"].items())
     screen.print(
-        f"{result['graph']}: {result['devices']:,} devices in processes of their own, coins: "
+        f"{result['graph']}: {result['devices']:,} devices in processes of their own, randomness: "
         f"{result['coins']}"
     )
     if result["sums"]:

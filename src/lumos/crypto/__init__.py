@@ -3,7 +3,7 @@
 | module | what it provides | used for |
 |---|---|---|
 | `entropy` | bytes from the operating system's generator | scalars, nonces, masks, device secrets |
-| `chacha` | ChaCha20 key streams, many keys at once | private coins, masks of secure sums |
+| `chacha` | ChaCha20 key streams, many keys at once | private randomness, masks of secure sums |
 | `group` | prime-order groups by name, and the choice of one | oblivious transfers |
 | `ed25519` | edwards25519, in constant time | comparisons and scores of real devices |
 | `secp256k1` | secp256k1, twice as quick | comparisons and scores of simulations |

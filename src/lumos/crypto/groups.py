@@ -31,7 +31,7 @@ from lumos.errors import ProtocolError, one_of
 from lumos.registry import Registry
 
 AUTO = "auto"
-"""The choice that depends on where coins come from."""
+"""The choice that depends on where randomness comes from."""
 NO_GROUP = "none"
 """In reports: no point was sent, nor booked."""
 

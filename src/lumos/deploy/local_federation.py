@@ -432,7 +432,7 @@ class LocalFederation:
             "seconds": whole["seconds"],
             "seconds_per_sum": whole["seconds_per_sum"],
             "weights_sha256": whole["weights_sha256"],
-            "coins": whole["coins"],
+            "randomness": whole["randomness"],
             "losses": whole["losses"],
             "max_workload": max(len(result["edges_carried"]) for result in results.values()),
             "megabytes_per_device": None if self._megabytes is None else round(self._megabytes, 1),

@@ -36,7 +36,7 @@ NAME = "run.json"
 FORMAT = 1
 BROKER = "tls://127.0.0.1:4222"
 BEAT = 1.0
-DEFAULTS = {"aggregate": "secure", "coins": "system"}
+DEFAULTS = {"aggregate": "secure", "randomness": "system"}
 """Of real devices, where nothing else is asked for."""
 
 
@@ -83,7 +83,7 @@ def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
         UsageError: the data are not as the settings say.
     """
     config = Config.asked(**{**DEFAULTS, **settings})
-    if config.train.coins == "simulated":
+    if config.train.randomness == "seeded":
         return manifest
     chosen, facts = config.flat(), manifest.graph
     signs, scaling = chosen.get("signs", ""), chosen.get("scaling", "")
@@ -220,7 +220,7 @@ class PartyFolder:
         plan, manifest = read_plan(path), read_manifest(path)
         if plan.manifest != manifest_digest(manifest):
             raise InputError(f"{path}: run.json is of other parts than manifest.json; fetch both")
-        simulated = plan.config.train.coins == "simulated"
+        simulated = plan.config.train.randomness == "seeded"
         if simulated != (manifest.graph.simulation is not None):
             raise InputError(
                 f"{path}: manifest.json of a simulation (with digests of all data) belongs to "

@@ -163,7 +163,7 @@ class _PartyProcess:
         """Return what the results of all parties have."""
         return {
             "run": self._folder.plan.run,
-            "coins": self._folder.plan.config.train.coins,
+            "randomness": self._folder.plan.config.train.randomness,
             "sums": int(snapshot.get(SUM_NUMBER, 0)),
             "weights_sha256": weights_digest(weights) if weights else None,
             "ledger": job.ledgers.totals(),

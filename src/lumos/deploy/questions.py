@@ -1,8 +1,9 @@
 """What a device has answered about pairs: each is scored once, and both ends keep what they learnt.
 
 A pair counts from the moment both ends have agreed, whether or not a level was learnt afterwards:
-an end that falls silent then may have learnt its own. Another answer would have fresh coins, and
-with randomized response two answers tell more than one. Asked again, a device answers from memory.
+an end that falls silent then may have learnt its own. Another answer would have fresh randomness,
+and with randomized response two answers tell more than one. Asked again, a device answers from
+memory.
 
 What a device agreed to survives a restart before anything follows from it (`write`). So does the
 number of answers that it has used: its budget never starts anew.

@@ -284,7 +284,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`classify` or `link`."""
     profile: str
     """Name of the privacy profile."""
-    coins: str
+    randomness: str
     """`system`, or `simulated` in tests: those protect nobody."""
     devices: int
     """Devices in all, those that are left out included."""
@@ -370,7 +370,7 @@ def status_of(
         run=history.run[:8],
         task=config.train.task,
         profile=config.train.profile,
-        coins=config.train.coins,
+        randomness=config.train.randomness,
         devices=job.total,
         online=len(party.present()) - len(silent),
         silent=silent,

@@ -1,6 +1,11 @@
-"""Devices: the shard that hosts them, and the coins they toss."""
+"""Devices: the shard that hosts them, and the randomness they toss."""
 
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.randomness import (
+    PrivateRandomness,
+    PublicRandomness,
+    simulated_secrets,
+    system_secrets,
+)
 from lumos.device.shard import COORDINATOR, Shard, cut
 
 __all__ = [

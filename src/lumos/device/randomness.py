@@ -1,9 +1,10 @@
-"""Public coins come from the run seed; private coins from a secret that only the device has.
+"""Public randomness comes from the run seed; private randomness from a secret that only the device
+has.
 
 Guarantee: whoever knows the run seed and all ids, but not a device's secret, cannot tell its
-private coins from uniform ones (ChaCha20 as a pseudo-random function). A simulation derives all
-secrets from the run seed, so that a run can be repeated; such a run is labelled
-`coins: simulated`, because there the guarantee holds only against those who do not know the seed.
+private randomness from uniform ones (ChaCha20 as a pseudo-random function). A simulation derives
+all secrets from the run seed, so that a run can be repeated; such a run is labelled `randomness:
+seeded`, because there the guarantee holds only against those who do not know the seed.
 """
 
 from hashlib import blake2b
@@ -19,7 +20,7 @@ from lumos.crypto.entropy import KEY_BYTES, Expanded, InMemoryOnly
 from lumos.graph.arrays import spans
 from lumos.typing import Doubles, Ints, Words
 
-CoinSource = Literal["simulated", "system"]
+RandomnessSource = Literal["seeded", "system"]
 """Where device secrets come from: the run seed (a run can be repeated), or the operating system."""
 
 
@@ -55,11 +56,11 @@ def simulated_secrets(seed: int, devices: Ints, arm: str = "") -> Words:
     return secrets
 
 
-class PrivateCoins:
-    """The private coins of the devices of one shard, as streams named by purpose and step.
+class PrivateRandomness:
+    """The private randomness of the devices of one shard, as streams named by purpose and step.
 
-    The same (purpose, step) gives the same coins, so each is used once in a run. Secrets belong to
-    one run: a device that kept its secret would repeat its coins.
+    The same (purpose, step) gives the same randomness, so each is used once in a run. Secrets
+    belong to one run: a device that kept its secret would repeat its randomness.
     """
 
     def __init__(self, secrets: Words) -> None:
@@ -101,9 +102,9 @@ class PrivateCoins:
         while size < 2 * counts.max(initial=0):
             some = np.flatnonzero((counts > size // 2) & (counts <= size))
             if len(some):
-                coins = self.uniform(some, purpose, step, size)
+                randomness = self.uniform(some, purpose, step, size)
                 wanted = np.arange(size) < counts[some, None]
-                drawn[spans(starts[some], counts[some])] = coins[wanted]
+                drawn[spans(starts[some], counts[some])] = randomness[wanted]
             size *= 2
         return drawn
 
@@ -123,8 +124,8 @@ def _nonce(purpose: str, step: int) -> bytes:
     return blake2b(f"{purpose}/{step}".encode(), digest_size=12).digest()
 
 
-class PublicCoins:
-    """Coins that everyone can recompute from the run seed."""
+class PublicRandomness:
+    """Randomness that everyone can recompute from the run seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -135,7 +136,7 @@ class PublicCoins:
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
     def for_pairs(self, purpose: str, first: Ints, second: Ints) -> npt.NDArray[np.bool_]:
-        """One fair coin for each unordered pair of ids: both ends toss the same one."""
+        """One fair random bit for each unordered pair of ids: both ends toss the same one."""
         key = blake2b(f"{self.seed}/{purpose}".encode(), digest_size=8).digest()
         low = np.minimum(first, second).astype(np.uint64)
         high = np.maximum(first, second).astype(np.uint64)

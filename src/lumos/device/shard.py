@@ -14,8 +14,8 @@ import numpy as np
 
 from lumos.device.randomness import (
     DeviceKeys,
-    PrivateCoins,
-    PublicCoins,
+    PrivateRandomness,
+    PublicRandomness,
     fresh_key,
     simulated_secrets,
     system_secrets,
@@ -112,8 +112,8 @@ class Shard:
         total: number of devices in the federation (public).
         offsets: [hosted + 1] slots of hosted device i are offsets[i] … offsets[i + 1] - 1.
         neighbours: [slots] id of the neighbour.
-        coins: private coins of the hosted devices.
-        public: public coins.
+        randomness: private randomness of the hosted devices.
+        public: public randomness.
         keys: of a device that keeps a secret, so that it can come back after a restart; None: keys
             are drawn fresh.
         absent: ids of devices that are left out of the run; none of them is a neighbour.
@@ -125,8 +125,8 @@ class Shard:
         total: int,
         offsets: Ints,
         neighbours: Ints,
-        coins: PrivateCoins,
-        public: PublicCoins,
+        randomness: PrivateRandomness,
+        public: PublicRandomness,
         keys: DeviceKeys | None = None,
         absent: Collection[int] = (),
     ) -> None:
@@ -136,7 +136,7 @@ class Shard:
         self.total = total
         self.offsets = offsets
         self.neighbours = neighbours
-        self.coins = coins
+        self.randomness = randomness
         self.public = public
         self.keys = keys
         self.absent = frozenset(absent)
@@ -248,25 +248,25 @@ class Shard:
         return spans(self.offsets[rows], self.degree[rows])
 
 
-def shard_of(part: GraphPart, seed: int, coins: str = "simulated", arm: str = "") -> Shard:
+def shard_of(part: GraphPart, seed: int, randomness: str = "seeded", arm: str = "") -> Shard:
     """The shard that hosts the devices of a part.
 
     Args:
         part: its arrays are used as they are.
         seed: run seed.
-        coins: where device secrets come from, `simulated` (run seed) or `system`.
+        randomness: where device secrets come from, `simulated` (run seed) or `system`.
         arm: name of an experiment beside the run: it has secrets of its own.
     """
     devices = part.devices
-    simulated = coins == "simulated"
+    simulated = randomness == "seeded"
     secrets = simulated_secrets(seed, devices, arm) if simulated else system_secrets(devices)
     return Shard(
         devices,
         part.total,
         part.offsets,
         part.neighbours,
-        PrivateCoins(secrets),
-        PublicCoins(seed),
+        PrivateRandomness(secrets),
+        PublicRandomness(seed),
     )
 
 
@@ -284,7 +284,7 @@ def spread(devices: int, shards: int) -> list[Ints]:
 
 
 def cut(
-    graph: "Graph", shards: int, seed: int, coins: str = "simulated", arm: str = ""
+    graph: "Graph", shards: int, seed: int, randomness: str = "seeded", arm: str = ""
 ) -> list[Shard]:
     """Cut a graph into shards: device i goes to shard i mod `shards`. Nothing is shared.
 
@@ -292,8 +292,8 @@ def cut(
         graph: the graph, which no shard will see.
         shards: number of shards, 1 to the number of devices.
         seed: run seed.
-        coins: where device secrets come from, `simulated` (run seed) or `system`.
+        randomness: where device secrets come from, `simulated` (run seed) or `system`.
         arm: name of an experiment beside the run: it has secrets of its own.
     """
     parts = parts_of(graph, spread(graph.devices, shards), features=False)
-    return [shard_of(part, seed, coins, arm) for part in parts]
+    return [shard_of(part, seed, randomness, arm) for part in parts]

@@ -338,8 +338,8 @@ def results_folder(out: Path | str | None, name: str) -> Iterator[Path]:
 
 # Several runs with the same settings and consecutive seeds: `lumos train --seeds`.
 #
-# Arms are paired: the run, own features and the control of a seed share its split and coins, so the
-# means of their differences are of the same seeds.
+# Arms are paired: the run, own features and the control of a seed share its split and randomness,
+# so the means of their differences are of the same seeds.
 
 
 class SeedsFailed(LumosError):

@@ -58,7 +58,8 @@ def mean_of(by_seed: Mapping[int, float]) -> MeanScore:
 def paired_difference(one: Mapping[int, float], other: Mapping[int, float]) -> MeanScore:
     """Of one - other on the seeds that both have.
 
-    Both are of the same split and coins of each seed, so their difference varies less than either.
+    Both are of the same split and randomness of each seed, so their difference varies less than
+    either.
     """
     return mean_of({seed: one[seed] - other[seed] for seed in one if seed in other})
 
@@ -83,7 +84,7 @@ _NAMES = {
     OWN_UNPROTECTED: "own features, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}
-_CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "coins", "checkpoint_every")
+_CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "randomness", "checkpoint_every")
 """Settings that `evaluate` chooses itself."""
 
 

@@ -80,8 +80,8 @@ class DemoDraws:
 
     The generator draws one double after the other and can jump to any of them. Edges take, in this
     order, n doubles for the numbers of devices, n for their weights, and three times as many as
-    there are draws of edges. Words have their own coins: with and without features the edges are
-    the same.
+    there are draws of edges. Words have their own randomness: with and without features the edges
+    are the same.
     """
 
     def __init__(self, devices: int, seed: int = SEED) -> None:
@@ -159,17 +159,19 @@ def _device_at(position: Doubles, reach: Doubles) -> Ints:
     return np.minimum(index, len(reach) - 2)
 
 
-def words_for(labels: Ints, coins: np.random.Generator) -> "csr_array[np.float32, tuple[int, int]]":
+def words_for(
+    labels: Ints, randomness: np.random.Generator
+) -> "csr_array[np.float32, tuple[int, int]]":
     """[devices, words]: 1 where a device holds a word, as the module says.
 
     For structures that come without features. With more than six communities the vocabulary grows
     to 100 words for each; every device needs a label.
     """
     vocabulary = max(VOCABULARY, 100 * (int(labels.max(initial=0)) + 1))
-    count = _word_count(coins.random(len(labels)))
+    count = _word_count(randomness.random(len(labels)))
     held = int(count.sum())
-    own = coins.random(held)
-    return _held_words(labels, count, own, coins.random(held), vocabulary)
+    own = randomness.random(held)
+    return _held_words(labels, count, own, randomness.random(held), vocabulary)
 
 
 def _word_count(chance: Doubles) -> Ints:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import InputError, UsageError
 from lumos.ldp.mechanisms import (
     COIN,
     Digits,
     Mechanism,
-    coins_of_other,
     number_width,
+    randomness_of_other,
     read_numbers,
     write_numbers,
 )
@@ -89,19 +89,20 @@ class LabelForm:
         return np.equal(self._digits(classes, values // self.base), values % self.base)
 
     def other(self, epsilon: float) -> int:
-        """q · 2^32 of a digit: whole coins, the mechanism's own; 0 for ε = ∞.
+        """q · 2^32 of a digit: whole randomness, the mechanism's own; 0 for ε = ∞.
 
         Raises:
-            UsageError: ε is not above 0, or too small for coins of 32 bits.
+            UsageError: ε is not above 0, or too small for randomness of 32 bits.
         """
         if not epsilon > 0:
             raise UsageError(f"`epsilon` must be above 0, got {epsilon}")
         if math.isinf(epsilon):
             return 0
-        other = coins_of_other(epsilon, self.base - 1)
+        other = randomness_of_other(epsilon, self.base - 1)
         if self.base * other >= COIN:
             raise UsageError(
-                f"`epsilon={epsilon:g}` for {self.base:,} values is too little for coins of 32 bits"
+                f"`epsilon={epsilon:g}` for {self.base:,} values is too little for randomness of "
+                f"32 bits"
             )
         return other
 
@@ -159,25 +160,26 @@ def merged(form: LabelForm, epsilon: float, values: Ints, groups: Ints) -> tuple
 #     P(x | above, below) ∝ K(above → x) · K(x → below)
 #
 # which is a first draw, a degradation, a refinement whose degradation the earlier draw is, or a
-# level in between. What it must never be is an earlier coin with another threshold: where two such
-# draws differ, the second one *is* the label (a test shows it).
+# level in between. What it must never be is an earlier random bit with another threshold: where two
+# such draws differ, the second one *is* the label (a test shows it).
 #
 # Guarantee: whoever sees all draws of a label, at all levels, in all runs, and chose the levels one
 # after another from what was seen before, learns no more than from ỹ(ε_max). For any two labels the
 # probabilities of everything seen differ by a factor of at most e^ε_max: pure ε_max. A changed
 # label, another number of classes or another form is drawn independently, and its ε is added.
 # *When* a label changed is not protected: two different draws at one level prove it. Adversary:
-# everybody but the device itself, with any knowledge beside the device's secret coins, which are
-# the only assumption (see `lumos.device.randomness`).
+# everybody but the device itself, with any knowledge beside the device's secret randomness, which
+# are the only assumption (see `lumos.device.randomness`).
 #
 # Exactness: probabilities are ratios of whole numbers, rounded to multiples of 2^-128. None that is
 # above 0 is below 2^-64, so a draw that reads the label is off by a factor of at most 1 ± 2^-63.
-# The coins of one level are rounded so that p/q ≤ e^ε/(1 + 2^-49) (`coins_of_other`), which covers
-# 2,048 increases of ε_max: up to there the bound e^ε_max holds exactly. Other draws do not read the
-# label, so their rounding costs nothing.
+# The randomness of one level are rounded so that p/q ≤ e^ε/(1 + 2^-49) (`randomness_of_other`),
+# which covers 2,048 increases of ε_max: up to there the bound e^ε_max holds exactly. Other draws do
+# not read the label, so their rounding costs nothing.
 
 WORDS = 8
-"""Words of coins that `draw` takes for each device: four decide the case, four the other value."""
+"""Words of randomness that `draw` takes for each device: four decide the case, four the other
+value."""
 _WHOLE = 1 << 128
 """Values of four words together."""
 
@@ -185,7 +187,7 @@ _WHOLE = 1 << 128
 def draw(
     form: LabelForm,
     epsilon: float,
-    coins: Words,
+    randomness: Words,
     *,
     above: Ints,
     above_epsilon: float = math.inf,
@@ -195,7 +197,7 @@ def draw(
     """[devices] values at level ε, given those at the next larger and the next smaller level.
 
     Args:
-        coins: [devices, `WORDS`] uniform words, private to each device, used for nothing else.
+        randomness: [devices, `WORDS`] uniform words, private to each device, used for nothing else.
         above: [devices] values of the next larger level; if there is none, `LabelForm.at`, the true
             digits, with ε = ∞.
         below: [devices] values of the next smaller level, if there is one.
@@ -225,9 +227,9 @@ def draw(
             total = kept + followed + others
             if not total:
                 raise InputError("draws of a label at two levels contradict each other")
-            keep[these] = _under(coins[these, :4], kept, total)
-            follow[these] = _under(coins[these, :4], kept + followed, total)
-    step = 1 + _share(coins[:, 4:8], np.where(distance < base, base - 2, base - 1))
+            keep[these] = _under(randomness[these, :4], kept, total)
+            follow[these] = _under(randomness[these, :4], kept + followed, total)
+    step = 1 + _share(randomness[:, 4:8], np.where(distance < base, base - 2, base - 1))
     step += step >= distance  # neither the digit above nor the one below
     step = np.where(keep, 0, np.where(follow, distance, step))
     return above - digit + (digit + step) % base
@@ -247,16 +249,17 @@ def check_levels(form: LabelForm, epsilons: Sequence[float]) -> None:
 class LabelDraws:
     """The labels of some devices, and their draws at all levels so far.
 
-    A label is read only for a level above all earlier ones. Coins have a name of their own for each
-    level and each label that a device ever had, so none is used twice, whatever secrets they have.
+    A label is read only for a level above all earlier ones. Randomness have a name of their own for
+    each level and each label that a device ever had, so none is used twice, whatever secrets they
+    have.
     """
 
     form: LabelForm
     labels: Ints = field(repr=False)
     """[devices] true labels, 0 … k - 1."""
-    coins: PrivateCoins
+    randomness: PrivateRandomness
     rows: Ints = field(repr=False)
-    """[devices] their rows in `coins`."""
+    """[devices] their rows in `randomness`."""
     changes: Ints = field(repr=False)
     """[devices] how many labels each had before this one."""
     levels: dict[float, Ints] = field(default_factory=dict, repr=False)
@@ -265,10 +268,12 @@ class LabelDraws:
     """What else tells these classes from others of the same number, e.g. a digest of names."""
 
     @staticmethod
-    def first(form: LabelForm, labels: Ints, coins: PrivateCoins, rows: Ints) -> "LabelDraws":
+    def first(
+        form: LabelForm, labels: Ints, randomness: PrivateRandomness, rows: Ints
+    ) -> "LabelDraws":
         """Of devices that have drawn nothing yet."""
         return LabelDraws(
-            form=form, labels=labels, coins=coins, rows=rows, changes=np.zeros_like(rows)
+            form=form, labels=labels, randomness=randomness, rows=rows, changes=np.zeros_like(rows)
         )
 
     def __post_init__(self) -> None:
@@ -292,11 +297,11 @@ class LabelDraws:
         missing = np.flatnonzero(drawn < 0)
         if not len(missing):
             return
-        coins = self._words(missing, epsilon)
+        randomness = self._words(missing, epsilon)
         limits = self._neighbours(epsilon)[missing]
         for larger, smaller in np.unique(limits, axis=0):
             here = np.flatnonzero((limits == (larger, smaller)).all(axis=1))
-            devices, words = missing[here], coins[here]
+            devices, words = missing[here], randomness[here]
             below = self.levels[smaller][devices] if smaller else None
             if math.isinf(larger):
                 place = (
@@ -329,14 +334,14 @@ class LabelDraws:
         return limits
 
     def _words(self, devices: Ints, epsilon: float) -> Words:
-        """[devices, `WORDS` + 4] coins of one level; the last four choose a place."""
+        """[devices, `WORDS` + 4] randomness of one level; the last four choose a place."""
         purpose = f"label {self.form.name} {self.classes} {float(epsilon)!r}"
-        coins = np.empty((len(devices), WORDS + 4), np.uint32)
+        randomness = np.empty((len(devices), WORDS + 4), np.uint32)
         for changes in np.unique(self.changes[devices]):
             here = np.flatnonzero(self.changes[devices] == changes)
             rows = self.rows[devices[here]]
-            coins[here] = self.coins.words(rows, purpose, int(changes), WORDS + 4)
-        return coins
+            randomness[here] = self.randomness.words(rows, purpose, int(changes), WORDS + 4)
+        return randomness
 
 
 def _weights(
@@ -345,7 +350,7 @@ def _weights(
     """Weights of: the digit above, the one below (where they differ), all others together.
 
     K(a → b) is r_a + (b - 1)·r_b where the digit stays and r_a - r_b for each other one, over
-    b·r_a; r in coins of 2^32. No level below is r = 0: a uniform digit, whatever x is.
+    b·r_a; r in randomness of 2^32. No level below is r = 0: a uniform digit, whatever x is.
     """
     base = form.base
     larger, own = COIN - base * form.other(above), COIN - base * form.other(epsilon)
@@ -358,21 +363,22 @@ def _weights(
     return stay * then_stay, 0, (base - 1) * leave * then_leave
 
 
-def _under(coins: Words, part: int, total: int) -> Flags:
+def _under(randomness: Words, part: int, total: int) -> Flags:
     """[devices] true with probability part/total, rounded to a multiple of 2^-128."""
     limit = (2 * part * _WHOLE + total) // (2 * total)
     if not limit:
-        return np.zeros(len(coins), np.bool_)
+        return np.zeros(len(randomness), np.bool_)
     most = [np.uint64((limit - 1) >> 64), np.uint64((limit - 1) & 0xFFFF_FFFF_FFFF_FFFF)]
-    words = coins.astype(np.uint64)
+    words = randomness.astype(np.uint64)
     high, low = (words[:, place] << np.uint64(32) | words[:, place + 1] for place in (0, 2))
     under: Flags = (high < most[0]) | ((high == most[0]) & (low <= most[1]))
     return under
 
 
-def _share(coins: Words, many: Ints) -> Ints:
-    """[devices] uniform numbers below `many`, at most 2^16: coin · many / 2^128, rounded down."""
-    carry = np.zeros(len(coins), np.int64)
+def _share(randomness: Words, many: Ints) -> Ints:
+    """[devices] uniform numbers below `many`, at most 2^16: random bit · many / 2^128, rounded
+    down."""
+    carry = np.zeros(len(randomness), np.int64)
     for word in (3, 2, 1, 0):
-        carry = (coins[:, word].astype(np.int64) * many + carry) >> 32
+        carry = (randomness[:, word].astype(np.int64) * many + carry) >> 32
     return carry

@@ -55,8 +55,8 @@ def one_hot(messages: Bytes, limit: int) -> Doubles:
 #     digits  randomized response on one digit of the symbol's number, at a random place
 #
 # A device releases one symbol once, the same to all receivers, so ε does not grow with their number
-# or their collusion. Coins are whole numbers below 2^32, and probabilities are whole numbers of
-# coins, rounded so that the ratio for any two symbols is at most e^ε exactly.
+# or their collusion. Randomness are whole numbers below 2^32, and probabilities are whole numbers
+# of randomness, rounded so that the ratio for any two symbols is at most e^ε exactly.
 
 AUTO = "auto"
 """krr, or digits where they keep more bits."""
@@ -65,12 +65,12 @@ BETTER = 1.05
 LARGEST = 1 << 16
 """Most symbols: one of them fits two bytes."""
 COIN = 1 << 32
-"""Values of one coin, a uniform 32-bit word."""
+"""Values of one random bit, a uniform 32-bit word."""
 
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """An ε-LDP mechanism for one of k symbols; a pure function of k, ε and coins.
+    """An ε-LDP mechanism for one of k symbols; a pure function of k, ε and randomness.
 
     In the terms of Wang et al. (2017): a message *supports* some values, the true one with
     probability p and each other one with probability q < p.
@@ -89,17 +89,17 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def truth(self) -> int:
-        """p · 2^32: coins that make a message support the true value."""
+        """p · 2^32: randomness that make a message support the true value."""
 
     @property
     @abstractmethod
     def other(self) -> int:
-        """q · 2^32: coins that make a message support one particular other value."""
+        """q · 2^32: randomness that make a message support one particular other value."""
 
     @property
     @abstractmethod
-    def coins(self) -> int:
-        """Words of private coins that one release takes."""
+    def randomness(self) -> int:
+        """Words of private randomness that one release takes."""
 
     @property
     def alphabet(self) -> int:
@@ -112,12 +112,12 @@ class Mechanism(ABC):
         return number_width(self.alphabet)
 
     @abstractmethod
-    def release(self, symbols: Ints, coins: Words) -> Bytes:
+    def release(self, symbols: Ints, randomness: Words) -> Bytes:
         """[devices, width] what leaves. The only method that sees a true symbol.
 
         Args:
             symbols: [devices] in 0 … k - 1.
-            coins: [devices, `coins`] uniform words, private to each device.
+            randomness: [devices, `randomness`] uniform words, private to each device.
         """
 
     def read(self, messages: Bytes) -> Doubles:
@@ -152,8 +152,8 @@ class Mechanism(ABC):
         return {}
 
 
-def coins_of_other(epsilon: float, others: int = 1) -> int:
-    """2^32/(e^ε + others), rounded up: the fewest coins that one other value may have."""
+def randomness_of_other(epsilon: float, others: int = 1) -> int:
+    """2^32/(e^ε + others), rounded up: the fewest randomness that one other value may have."""
     share = COIN / (math.exp(min(epsilon, 700.0)) + others)
     return math.floor(share * (1 + 2.0**-48)) + 1  # above it, whatever floats have rounded
 
@@ -166,25 +166,25 @@ class RandomizedResponse(Mechanism):
     @property
     def other(self) -> int:
         """q · 2^32."""
-        return coins_of_other(self.epsilon, self.size - 1)
+        return randomness_of_other(self.epsilon, self.size - 1)
 
     @property
     def truth(self) -> int:
-        """p · 2^32: all coins that no other symbol has."""
+        """p · 2^32: all randomness that no other symbol has."""
         return COIN - (self.size - 1) * self.other
 
     @property
-    def coins(self) -> int:
+    def randomness(self) -> int:
         """One word decides."""
         return 1
 
-    def release(self, symbols: Ints, coins: Words) -> Bytes:
+    def release(self, symbols: Ints, randomness: Words) -> Bytes:
         """[devices, width] a symbol of each."""
-        return write_numbers(self.randomize(symbols, coins[:, 0]), self.width)
+        return write_numbers(self.randomize(symbols, randomness[:, 0]), self.width)
 
-    def randomize(self, symbols: Ints, coins: Words) -> Ints:
-        """[devices] the symbols that leave, for coins [devices]."""
-        step = coins.astype(np.int64) // self.other  # which of the others, if any
+    def randomize(self, symbols: Ints, randomness: Words) -> Ints:
+        """[devices] the symbols that leave, for randomness [devices]."""
+        step = randomness.astype(np.int64) // self.other  # which of the others, if any
         lies = step < self.size - 1
         return np.where(lies, (symbols + 1 + step) % self.size, symbols)
 
@@ -238,14 +238,14 @@ class Digits(Mechanism):
         return self.places * self.base
 
     @property
-    def coins(self) -> int:
+    def randomness(self) -> int:
         """One word for the place, one for the digit."""
         return 2
 
-    def release(self, symbols: Ints, coins: Words) -> Bytes:
+    def release(self, symbols: Ints, randomness: Words) -> Bytes:
         """[devices, width] place · b + digit; the place does not depend on the symbol."""
-        place = (coins[:, 0].astype(np.int64) * self.places) >> 32
-        digit = self.digit.randomize(symbols // self.base**place % self.base, coins[:, 1])
+        place = (randomness[:, 0].astype(np.int64) * self.places) >> 32
+        digit = self.digit.randomize(symbols // self.base**place % self.base, randomness[:, 1])
         return write_numbers(place * self.base + digit, self.width)
 
     def unbiased(self, support: Doubles) -> Doubles:
@@ -269,7 +269,7 @@ class Digits(Mechanism):
         base = _base(self.size, places)
         digit = RandomizedResponse(base, self.epsilon)
         truth, other = digit.truth / COIN, digit.other / COIN
-        if not other < truth:  # coins of 32 bits cannot tell so many digits apart
+        if not other < truth:  # randomness of 32 bits cannot tell so many digits apart
             return 0.0
         noise = digit.entropy()
         total, numbers = 0.0, np.arange(self.size)
@@ -320,7 +320,7 @@ def make_mechanism(size: int, epsilon: float, name: str = AUTO) -> Mechanism:
     made = _best(size, epsilon) if name == AUTO else MECHANISMS[name](size, epsilon)
     if not made.other < made.truth:
         raise UsageError(
-            f"`epsilon={epsilon:g}` for {size:,} symbols is too little for coins of 32 bits"
+            f"`epsilon={epsilon:g}` for {size:,} symbols is too little for randomness of 32 bits"
         )
     return made
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.ldp.bounds import Features, within
 from lumos.ldp.one_bit import element_epsilon, recovery_scale, threshold
@@ -54,13 +54,13 @@ def distinct_columns(draws: Ints, width: int) -> Ints:
 #
 # which is unbiased: E[x''] = x. The one-bit mechanism is the case m = d.
 
-_ROWS = 1 << 22  # coins that are tossed at a time
+_ROWS = 1 << 22  # randomness that are tossed at a time
 
 
 def release(
     features: Features,
     epsilon: float,
-    coins: PrivateCoins,
+    randomness: PrivateRandomness,
     *,
     low: float = 0.0,
     high: float = 1.0,
@@ -74,9 +74,9 @@ def release(
     Args:
         features: [devices, d] dense or CSR, between `low` and `high`.
         epsilon: ε of the whole vector, finite.
-        coins: private coins of these devices, in the same order.
+        randomness: private randomness of these devices, in the same order.
         sampled: m; by default that of `sampled_features`. d gives the one-bit mechanism.
-        step: number of this release: each has coins of its own.
+        step: number of this release: each has randomness of its own.
     """
     devices, width = features.shape
     if not 0 < epsilon < math.inf:
@@ -91,9 +91,9 @@ def release(
     batch = max(1, _ROWS // m)
     for start in range(0, devices, batch):
         rows = np.arange(start, min(start + batch, devices))
-        columns = _drawn(coins, rows, step, m, width)
+        columns = _drawn(randomness, rows, step, m, width)
         values = _at(features, rows, columns).astype(np.float64)
-        coin = coins.words(rows, "multi-bit", step, m)
+        coin = randomness.words(rows, "multi-bit", step, m)
         ones = coin < threshold(values, each, low, high)
         indices[rows], signs[rows] = columns, np.where(ones, 1, -1)
     offsets = np.arange(devices + 1, dtype=np.int64) * m
@@ -133,11 +133,11 @@ def rectified_variance(
     return variance
 
 
-def _drawn(coins: PrivateCoins, rows: Ints, step: int, m: int, width: int) -> Ints:
+def _drawn(randomness: PrivateRandomness, rows: Ints, step: int, m: int, width: int) -> Ints:
     """[rows, m] distinct features of each device, ascending: every set is equally likely."""
     if m == width:
         return np.broadcast_to(np.arange(width), (len(rows), width))
-    chance = coins.uniform(rows, "multi-bit features", step, m)
+    chance = randomness.uniform(rows, "multi-bit features", step, m)
     draws = np.floor(chance * draw_bounds(width, m)).astype(np.int64)
     return np.sort(distinct_columns(draws, width), axis=1)
 

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.ldp.bounds import Features, Sparse, within
 from lumos.typing import Doubles, Flags, Floats, Ints, Words
 
 COIN = 2.0**32
-"""Values of the coin that decides one bit."""
+"""Values of the random bit that decides one bit."""
 LEAST_EPSILON = 2.0**-20
-"""Least ε' of one element: below it, coins of 32 bits would bias the recovery by over 1e-6."""
+"""Least ε' of one element: below it, randomness of 32 bits would bias the recovery by over 1e-6."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def element_epsilon(epsilon: float, largest: Ints) -> Doubles:
     """ε' = ε/s.
 
     Raises:
-        UsageError: ε is so small, or s so large, that 32-bit coins cannot carry ε'.
+        UsageError: ε is so small, or s so large, that 32-bit randomness cannot carry ε'.
     """
     each = epsilon / np.maximum(largest, 1)
     if (each < LEAST_EPSILON).any():
@@ -98,7 +98,8 @@ def probability_of_one(features: Doubles, each: Doubles | float, a: float, b: fl
 
 
 def threshold(features: Doubles, each: Doubles | float, a: float, b: float) -> Doubles:
-    """How many of the 2^32 values of a coin give the bit 1: Pr(x' = 1)·2^32 as a whole number.
+    """How many of the 2^32 values of a random bit give the bit 1: Pr(x' = 1)·2^32 as a whole
+    number.
 
     The least probability is rounded up and the greatest down, so the ratio of two probabilities
     is at most e^ε' exactly, not only up to rounding.
@@ -137,7 +138,7 @@ def spread(words: Words, receivers: Ints) -> tuple[Ints, Ints]:
     The elements are put in random order and dealt in turn; a random receiver is the first.
 
     Args:
-        words: [devices, d + 1] uniform 32-bit words from the sender's private coins.
+        words: [devices, d + 1] uniform 32-bit words from the sender's private randomness.
         receivers: [devices] ρ ≥ 1.
 
     Returns:
@@ -171,7 +172,7 @@ Codes = npt.NDArray[np.int32]
 
 _DEVICES_AT_ONCE = 48  # as many as OpenSSL serves with a long stream each; memory stays small
 PURPOSE = "release"
-"""Purpose of the private coins: bins at step 2·step, bits at step 2·step + 1."""
+"""Purpose of the private randomness: bins at step 2·step, bits at step 2·step + 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,22 +249,22 @@ def release(
     features: Features,
     receivers: Ints,
     settings: EncoderSettings,
-    coins: PrivateCoins,
+    randomness: PrivateRandomness,
     *,
     step: int = 0,
 ) -> Released:
     """The releases of all devices of a shard: ρ(u) messages of device u, in device order.
 
     Device u's k-th message is for the k-th of its receivers in increasing order. What a device
-    releases depends on its own features, ρ and coins alone, so it is the same in any shard.
+    releases depends on its own features, ρ and randomness alone, so it is the same in any shard.
     O(Σ d log d) time over the devices that have receivers; memory 4 bytes for each element sent.
 
     Args:
         features: [devices, d] between the public bounds, dense or CSR.
         receivers: [devices] ρ, how many devices receive from each; one with ρ = 0 sends nothing.
         settings: ε and the bounds.
-        coins: private coins of the devices of the shard, in the same order.
-        step: number of this release; each has coins of its own, and each spends ε again.
+        randomness: private randomness of the devices of the shard, in the same order.
+        step: number of this release; each has randomness of its own, and each spends ε again.
     """
     devices, width = features.shape
     if len(receivers) != devices or (receivers < 0).any():
@@ -280,13 +281,13 @@ def release(
     sizes = [np.empty(0, np.int64)]
     for start, rows, dense in _dense_rows(features, senders):
         here = slice(start, start + len(rows))
-        words = coins.words(rows, PURPOSE, 2 * step, width + 1)
+        words = randomness.words(rows, PURPOSE, 2 * step, width + 1)
         by_bin, size = spread(words, rho[here])
         mine = np.take_along_axis(dense, by_bin, axis=1)
         if values is None:
             each = element_epsilon(settings.epsilon, largest_bin(width, rho[here]))
             ones = threshold(mine, each[:, None], settings.low, settings.high)
-            coin = coins.words(rows, PURPOSE, 2 * step + 1, width)
+            coin = randomness.words(rows, PURPOSE, 2 * step + 1, width)
             by_bin += np.where(coin < ones, 0, width)
         else:
             values[here] = mine

@@ -1,8 +1,9 @@
-"""Dropout by private coins: the same elements fall in any shard, and none but the device knows.
+"""Dropout by private randomness: the same elements fall in any shard, and none but the device
+knows.
 
 All elements that a device computes in an epoch stand in one line: layer by layer, kind by kind,
 row by row. At a rate of 1 % it is much cheaper to draw the gaps between dropped elements
-(geometric) than a coin for every element: O(dropped) instead of O(elements).
+(geometric) than a random bit for every element: O(dropped) instead of O(elements).
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.model.tree_tensors import Piece, Trees
 from lumos.typing import Ints, Words
 
@@ -71,7 +72,7 @@ class Drops:
     def draw(
         found: list[Site],
         chance: float,
-        coins: PrivateCoins,
+        randomness: PrivateRandomness,
         step: int,
         *,
         expanded: bool = False,
@@ -81,13 +82,13 @@ class Drops:
         Args:
             found: the sites, see `sites`.
             chance: of each element.
-            coins: private coins of the devices, in the order of the trees.
-            step: the epoch; each has coins of its own.
+            randomness: private randomness of the devices, in the order of the trees.
+            step: the epoch; each has randomness of its own.
             expanded: as in `sites`.
         """
         elements = np.stack([site.rows * site.width for site in found])  # [sites, devices]
         ends = np.cumsum(elements, axis=0)
-        device, position = _falling(ends[-1], chance, coins, step)
+        device, position = _falling(ends[-1], chance, randomness, step)
         site_of = np.zeros(len(device), np.int16)  # short, so that they are sorted by counting
         for end in ends[:-1]:
             np.add(site_of, position >= end[device], out=site_of)
@@ -134,14 +135,16 @@ class Drops:
         return piece.devices if by_device else piece.branches
 
 
-def _falling(elements: Ints, chance: float, coins: PrivateCoins, step: int) -> tuple[Ints, Ints]:
+def _falling(
+    elements: Ints, chance: float, randomness: PrivateRandomness, step: int
+) -> tuple[Ints, Ints]:
     """(device, position in its line) of what falls, in this order; `elements`: [devices]."""
     devices, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     active = np.flatnonzero(elements > 0) if chance > 0 else np.empty(0, np.int64)
     reached = np.zeros(len(elements), np.int64)
     block = 0
     while len(active):
-        words = coins.words(active, f"{PURPOSE}/{block}", step, _GAPS_AT_ONCE)
+        words = randomness.words(active, f"{PURPOSE}/{block}", step, _GAPS_AT_ONCE)
         # Most lines end early: the second half of the gaps is computed for the others only.
         for half in (slice(None, _GAPS_AT_ONCE // 2), slice(_GAPS_AT_ONCE // 2, None)):
             place = np.cumsum(_kept_before(words[:, half], chance) + 1, axis=1)

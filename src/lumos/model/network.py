@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.model import POOLINGS, ModelSettings, Pooling
 from lumos.model.dropout import Activation, Drops, sites
@@ -170,7 +170,7 @@ class TreeNetwork(torch.nn.Module):
         self._memory = Memory()
 
     def initialise(self, generator: np.random.Generator) -> None:
-        """Weights from public coins: Glorot's uniform distribution, biases 0.
+        """Weights from public randomness: Glorot's uniform distribution, biases 0.
 
         Of a generic layer, every matrix is drawn so, and vectors are 0.
         """
@@ -183,13 +183,13 @@ class TreeNetwork(torch.nn.Module):
                 values = generator.uniform(-reach, reach, tuple(parameter.shape))
                 parameter.copy_(torch.from_numpy(values.astype(np.float32)))
 
-    def drops(self, trees: Trees, coins: PrivateCoins, step: int) -> Drops | None:
-        """What falls in epoch `step`, from the devices' private coins; None at dropout 0."""
+    def drops(self, trees: Trees, randomness: PrivateRandomness, step: int) -> Drops | None:
+        """What falls in epoch `step`, from the devices' private randomness; None at dropout 0."""
         if self.settings.dropout == 0:
             return None
         expanded = self.settings.backbone not in FAST
         found = sites(trees, self.widths, expanded=expanded)
-        return Drops.draw(found, self.settings.dropout, coins, step, expanded=expanded)
+        return Drops.draw(found, self.settings.dropout, randomness, step, expanded=expanded)
 
     def forward(
         self, trees: Trees, own: Features, neighbour: Features, drops: Drops | None = None

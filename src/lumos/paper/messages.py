@@ -123,7 +123,7 @@ def exchange_features(
         leaves: [slots] whether the neighbour has a leaf in the hosted device's tree.
         features: [hosted, d] to release.
         settings: ε, bounds, bins.
-        step: number of this release; each has coins of its own, and each costs ε again.
+        step: number of this release; each has randomness of its own, and each costs ε again.
 
     Returns:
         the recovered features for each branch, in the order of the branches.
@@ -133,7 +133,7 @@ def exchange_features(
     # By receiver, then sender: for each hosted device its receivers in increasing order.
     sender, receiver = inbox.receiver, inbox.sender
     receivers = np.bincount(shard.local(sender), minlength=len(shard))
-    released = release(features, receivers, settings, shard.coins, step=step)
+    released = release(features, receivers, settings, shard.randomness, step=step)
     epsilon = released.epsilon(settings)
     messages = write(released)
     del released

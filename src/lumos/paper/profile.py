@@ -133,8 +133,8 @@ class PaperProfile:
             lowest, highest = min(lowest, 0.0), max(highest, 0.0)
         refuse_outside(lowest, highest, paper.low, paper.high)
 
-    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
-        """The control has coins of its own."""
+    def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
+        """The control has randomness of its own."""
         return "/control" if control else ""
 
     def programs(self, placement: Placement) -> "Programs[PaperResult]":

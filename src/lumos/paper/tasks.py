@@ -24,7 +24,7 @@ from lumos.typing import Ints
 
 
 class NonNeighbours:
-    """Draws devices that are neither oneself nor a neighbour, uniformly, with private coins."""
+    """Draws devices that are neither oneself nor a neighbour, uniformly, with private randomness."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -49,7 +49,7 @@ class NonNeighbours:
         """
         shard = self._shard
         counts = np.where(self._free > 0, counts, 0)
-        chance = shard.coins.uniform_each(counts, purpose, step)
+        chance = shard.randomness.uniform_each(counts, purpose, step)
         rows = np.repeat(np.arange(len(shard)), counts)
         place = np.floor(chance * self._free[rows]).astype(np.int64)
         before = np.searchsorted(self._keys, rows * shard.total + place, side="right")

@@ -65,7 +65,7 @@ class FullModel(torch.nn.Module):
         self.head = torch.nn.Linear(settings.output, classes) if classes else None
 
     def initialise(self, generator: np.random.Generator) -> None:
-        """Weights from public coins; attention starts as the average."""
+        """Weights from public randomness; attention starts as the average."""
         self.network.initialise(generator)
         if self.head is not None:
             outputs, inputs = self.head.weight.shape
@@ -323,7 +323,7 @@ class PaperTrainer:
 
     def _epoch(self, number: int) -> Program[Doubles | None]:
         """Forward, backward, and the sum of all devices' gradients and statistics."""
-        drops = self.model.network.drops(self._trees, self.shard.coins, number)
+        drops = self.model.network.drops(self._trees, self.shard.randomness, number)
         leaves = self._leaves(drops)
         pooled, origin = yield from self._pool(leaves)
         step = yield from self._task.step(pooled.embedding, number)

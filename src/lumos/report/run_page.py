@@ -194,13 +194,13 @@ def verdict(run: Run) -> str:
     if not math.isfinite(spread):
         return ""
     text = (
-        "The control differs from this run in its coins, and in that neighbours' releases say "
+        "The control differs from this run in its randomness, and in that neighbours' releases say "
         "nothing. "
     )
     what = "the releases"
     if _scores_pairs(run):
         texts = run.config.profile.texts(run.config)
-        text = f"The control is the same run with other coins and {texts.control}. "
+        text = f"The control is the same run with other randomness and {texts.control}. "
         what = "words and surroundings"
     if score - control > 2 * spread:
         return text + (
@@ -284,8 +284,8 @@ def _shortcuts(run: Run) -> list[str]:
             train.aggregate == "ideal" and _scores_pairs(run)
         ),
         "comparisons were computed in the clear": compared,
-        "random coins came from the seed, so that the run can be repeated": (
-            train.coins == "simulated"
+        "random randomness came from the seed, so that the run can be repeated": (
+            train.randomness == "seeded"
         ),
     }
     return [words for words, taken in shortcuts.items() if taken]

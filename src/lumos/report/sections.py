@@ -276,8 +276,8 @@ def rerun_section(run: Run) -> Section:
             "page. A graph given by name is looked for in `LUMOS_DATA` or `--data-dir`.",
         )
     ]
-    if run.config.train.coins == "system":
-        words = "Coins came from the operating system: another run gives other figures."
+    if run.config.train.randomness == "system":
+        words = "Randomness came from the operating system: another run gives other figures."
         blocks.append(Text(words))
     rows: list[tuple[str, str]] = [
         ("seed", str(about.seed)),

@@ -137,7 +137,7 @@ class RunFolder:
 
         Args:
             about: the run that is to go on.
-            repeatable: whether its coins can be tossed again.
+            repeatable: whether its randomness can be tossed again.
 
         Raises:
             UsageError: there is none to resume, or it is another run.
@@ -149,7 +149,8 @@ class RunFolder:
         _same_run(path, there, about)
         if not repeatable:
             raise UsageError(
-                f"{path}: a run with `coins='system'` cannot be resumed, because its secrets were "
+                f"{path}: a run with `randomness='system'` cannot be resumed, because its secrets "
+                f"were "
                 "never written; start a new one"
             )
         if there.shards != about.shards:  # it goes on over as many as there are now
@@ -478,7 +479,7 @@ def summary(run: "Run") -> dict[str, Any]:
         balancer=config.trees.balancer,
         compare=run.trees.compare,
         aggregate=config.train.aggregate,
-        coins=config.train.coins,
+        randomness=config.train.randomness,
         seed=about.seed,
         shards=about.shards,
         max_workload=run.trees.max_workload,
@@ -515,7 +516,7 @@ def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
     if (reason := _simulation(run)) and not simulated:
         raise UsageError(
             f"these weights are of a simulation and not exported: {reason}; train with "
-            "`coins='system'` and `aggregate='secure'`, or give `simulated=True`"
+            "`randomness='system'` and `aggregate='secure'`, or give `simulated=True`"
         )
     if _needs(run, path):
         raise UsageError(f"{path}: is a file of the run itself; choose another `export`")
@@ -535,9 +536,9 @@ def _needs(run: "Run", path: Path) -> bool:
 
 def _simulation(run: "Run") -> str:
     """Why the weights keep no guarantee; empty where devices were as they must be."""
-    if run.config.train.coins == "simulated":
+    if run.config.train.randomness == "seeded":
         return (
-            "its coins come from the run seed, so whoever trains again with each candidate "
+            "its randomness comes from the run seed, so whoever trains again with each candidate "
             "label of one device sees which one matches bit by bit"
         )
     if run.config.train.aggregate == "ideal":
@@ -553,7 +554,7 @@ def _exported(run: "Run") -> dict[str, Any]:
         "task": config.train.task,
         "profile": config.train.profile,
         "aggregate": config.train.aggregate,
-        "coins": config.train.coins,
+        "randomness": config.train.randomness,
         "simulated": bool(_simulation(run)),
         "guarantees": run.model.guarantees,
         "relation": RELATION if run.model.guarantees else "none: nothing is guaranteed",

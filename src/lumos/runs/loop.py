@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import shard_of
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Program, no_part
@@ -59,8 +59,8 @@ class Federation(Generic[Result]):
         control: releases carry no information.
         step: number of the release, where it is a further one.
         carrier: what moves the messages, a name of `CARRIERS`.
-        coins: names the coins of simulated devices; by default as the profile does, so that no two
-            runs share any.
+        randomness: names the randomness of simulated devices; by default as the profile does, so
+            that no two runs share any.
     """
 
     def __init__(
@@ -71,14 +71,19 @@ class Federation(Generic[Result]):
         control: bool = False,
         step: int = 0,
         carrier: str = "loopback",
-        coins: str | None = None,
+        randomness: str | None = None,
     ) -> None:
         profile = config.profile
         self.problem = problem
         self.config = config
-        coins = profile.coins(problem, config, control=control) if coins is None else coins
+        randomness = (
+            profile.randomness(problem, config, control=control)
+            if randomness is None
+            else randomness
+        )
         self.shards = [
-            shard_of(part, problem.seed, config.train.coins, coins) for part in problem.parts
+            shard_of(part, problem.seed, config.train.randomness, randomness)
+            for part in problem.parts
         ]
         ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
         self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)
@@ -94,8 +99,8 @@ class Federation(Generic[Result]):
                     for part, keep in zip(problem.parts, problem.keep, strict=True)
                 ],
                 coordinator=self.carrier.coordinator,
-                public=PublicCoins(problem.seed),
-                coins=coins,
+                public=PublicRandomness(problem.seed),
+                randomness=randomness,
                 control=control,
                 step=step,
             )
@@ -341,7 +346,7 @@ class _Loop:
 
     def _keeps_checkpoints(self) -> bool:
         """Whether rank 0 writes checkpoints: all ranks have to know, to send it their ledgers."""
-        simulated = self.federation.config.train.coins == "simulated"
+        simulated = self.federation.config.train.randomness == "seeded"
         asked = np.array([int(self.folder is not None and simulated)])
         return bool(self.federation.observer.add("checkpoints", asked)[0])
 
@@ -474,7 +479,7 @@ class RunJob:
             problem.parts,
             self.config.trees,
             seed=problem.seed,
-            coins=self.config.train.coins,
+            randomness=self.config.train.randomness,
             carrier=self.carrier,
             progress=self.progress,
         )

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse, vstack
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
@@ -162,7 +162,7 @@ def drawn_again(run: "Run", data_dir: Path | None) -> EdgeSplit:
     shares = run.about.split.shares
     if shares is None:
         raise InputError("run.json does not say how edges were split; train again")
-    return split_edges(run.whole_graph(data_dir), PublicCoins(run.about.seed), shares)
+    return split_edges(run.whole_graph(data_dir), PublicRandomness(run.about.seed), shares)
 
 
 def training_graph(run: "Run", data_dir: Path | None) -> Graph:
@@ -305,6 +305,7 @@ def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) ->
 
 
 def _release_number(new_devices: list[NewDevice]) -> int:
-    """A number of its own for the releases to these new devices, so that no coin is used twice."""
+    """A number of its own for the releases to these new devices, so that no random bit is used
+    twice."""
     text = json.dumps([[new_device.id, *new_device.neighbours] for new_device in new_devices])
     return 1 + int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")

@@ -317,8 +317,8 @@ class Run:
         id, no degree and no array over devices.
 
         Args:
-            simulated: also where coins were simulated, or sums computed in the clear: such weights
-                keep none of the guarantees.
+            simulated: also where randomness were simulated, or sums computed in the clear: such
+                weights keep none of the guarantees.
 
         Raises:
             UsageError: the run was a simulation, and `simulated` is not given.

@@ -202,7 +202,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     balancer: str
     compare: str
     aggregate: str
-    coins: str
+    randomness: str
     seed: int
     shards: int
     max_workload: int

@@ -48,7 +48,7 @@ def guarantee(run: "Run") -> str:
     """The whole guarantee in plain words, or what is not protected; and whether it is simulated."""
     train = run.config.train
     words = run.config.profile.texts(run.config).guarantee(run.guarantees)
-    real = {"aggregate": "secure", "coins": "system"}
+    real = {"aggregate": "secure", "randomness": "system"}
     needed = [
         f"`{name}='{value}'`" for name, value in real.items() if getattr(train, name) != value
     ]
@@ -62,7 +62,7 @@ def advice(run: "Run") -> str:
     """What would help most, or tell more; empty where nothing comes to mind."""
     if run.model.warnings:
         return run.model.warnings[0]
-    if run.control is None and run.config.train.coins == "simulated":
+    if run.control is None and run.config.train.randomness == "seeded":
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"
     return ""

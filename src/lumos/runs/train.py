@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.display import ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.exchange.observer import AcrossRanks, Observer, OneProcess
@@ -102,7 +102,7 @@ def graph_problem(
         InputError: the graph cannot be split so.
         UsageError: `split` is no split.
     """
-    public, facts = PublicCoins(seed), facts_of(graph)
+    public, facts = PublicRandomness(seed), facts_of(graph)
     common: dict[str, Any] = {
         "keep": None,
         "seed": seed,
@@ -373,9 +373,10 @@ def _check(facts: GraphFacts, config: Config) -> None:
     """Refuse what cannot be trained before anything is written or balanced."""
     need_features(facts)
     TreeNetwork(config.model, facts.feature_count)  # a backbone that exists
-    if config.train.control and config.train.coins == "system":
+    if config.train.control and config.train.randomness == "system":
         raise UsageError(
-            "`control` is an experiment of simulations; with `coins='system'`, devices are real"
+            "`control` is an experiment of simulations; with `randomness='system'`, devices are "
+            "real"
         )
     config.profile.check(facts, config)
 
@@ -401,7 +402,7 @@ def _folder(
     if out is None:
         return None
     if resume:
-        repeatable = config.train.coins == "simulated"
+        repeatable = config.train.randomness == "seeded"
         return RunFolder.resume(Path(out), about, repeatable=repeatable)
     return RunFolder.create(Path(out), about)
 

@@ -248,7 +248,7 @@ class SecureAggregator(InMemoryOnly):
         """Draw the devices' shares of noise, [hosted, width]; None for an exact sum."""
         if noise is None:
             return None
-        return noise.shares(self._shard.coins, len(self._shard), width, step)
+        return noise.shares(self._shard.randomness, len(self._shard), width, step)
 
     def restartable(self) -> "SecureAggregator":
         """Return this backend: its devices may restart."""

@@ -226,7 +226,7 @@ class MaskGraph:
 #
 # It is held in the `setup` of every run, after enrolment: the ids 0 … n - 1 are fixed and public.
 #
-# 1. Each device draws a contribution r_u of 16 bytes from its private coins, and sends the
+# 1. Each device draws a contribution r_u of 16 bytes from its private randomness, and sends the
 #    coordinator the commitment c_u = H(n, draw, u, r_u).
 # 2. The coordinator tells everyone D = H(c_0 … c_{n-1}).
 # 3. Each device sends r_u; the coordinator tells everyone r_0 … r_{n-1}, 16 n bytes.
@@ -250,7 +250,7 @@ class MaskGraph:
 # draw.
 #
 # **Not covered**: who colludes, or is seized, after the draw has been chosen with knowledge of it.
-# With simulated coins the contributions follow from the run seed, and so does the mask graph.
+# With simulated randomness the contributions follow from the run seed, and so does the mask graph.
 
 PURPOSE = "mask graph"
 _ID = 8
@@ -323,8 +323,8 @@ def hold_draw(total: int, minimum: int | None = None) -> Program[bytes]:
 
 
 def contributions_of(shard: Shard, draw: int) -> Bytes:
-    """[hosted, 16] what hosted devices contribute to a draw, from their private coins."""
-    words = shard.coins.words(np.arange(len(shard)), PURPOSE, draw, CONTRIBUTION // 4)
+    """[hosted, 16] what hosted devices contribute to a draw, from their private randomness."""
+    words = shard.randomness.words(np.arange(len(shard)), PURPOSE, draw, CONTRIBUTION // 4)
     return np.ascontiguousarray(words, "<u4").view(np.uint8).reshape(len(shard), CONTRIBUTION)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.secagg.parameters import AggregateSettings
 from lumos.typing import Doubles, Ints
@@ -111,15 +111,15 @@ class Noise:
         """Standard deviation of all shares together."""
         return self.share * math.sqrt(self.devices)
 
-    def shares(self, coins: PrivateCoins, hosted: int, width: int, step: int) -> Doubles:
-        """[hosted, width] the shares of hosted devices, from their private coins."""
-        return self.share * normal(coins, np.arange(hosted), width, step)
+    def shares(self, randomness: PrivateRandomness, hosted: int, width: int, step: int) -> Doubles:
+        """[hosted, width] the shares of hosted devices, from their private randomness."""
+        return self.share * normal(randomness, np.arange(hosted), width, step)
 
 
-def normal(coins: PrivateCoins, rows: Ints, width: int, step: int) -> Doubles:
-    """[rows, width] standard normal numbers from private coins (Box and Muller 1958)."""
+def normal(randomness: PrivateRandomness, rows: Ints, width: int, step: int) -> Doubles:
+    """[rows, width] standard normal numbers from private randomness (Box and Muller 1958)."""
     pairs = -(-width // 2)
-    uniform = coins.uniform(rows, PURPOSE, step, 2 * pairs)
+    uniform = randomness.uniform(rows, PURPOSE, step, 2 * pairs)
     radius = np.sqrt(-2 * np.log(uniform[:, :pairs]))
     angle = 2 * np.pi * uniform[:, pairs:]
     both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)

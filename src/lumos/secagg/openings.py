@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.errors import (
     AlreadyOpened,
@@ -100,7 +100,7 @@ def count_for_everyone(devices: Ints) -> Program[bool]:
     return raised
 
 
-def partner_shifts(total: int, public: PublicCoins) -> list[int]:
+def partner_shifts(total: int, public: PublicRandomness) -> list[int]:
     """Public distances on the ring of `total` devices: the i-th sends a mask to the i + shift-th.
 
     1 is always among them, so the graph is connected; no two name the same pair of devices.

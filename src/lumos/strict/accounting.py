@@ -188,7 +188,8 @@ def arms(schedule: "Schedule") -> list[str]:
     if not schedule.config.train.control:
         return []
     return [
-        "The control is an experiment of a simulation, with coins of its own: its sums are outside "
+        "The control is an experiment of a simulation, with randomness of its own: its sums are "
+        "outside "
         "this table and outside any book, and publishing its result too would cost as much again."
     ]
 
@@ -207,13 +208,13 @@ def life_of_runs(strict: StrictSettings) -> str:
 def shortcuts(schedule: "Schedule") -> list[str]:
     """A sentence on what a simulation did that real devices must not do; none if it did nothing."""
     train = schedule.config.train
-    clear, simulated = train.aggregate == "ideal", train.coins == "simulated"
+    clear, simulated = train.aggregate == "ideal", train.randomness == "seeded"
     if not clear and not simulated:
         return []
     return [
         "This was a simulation: "
         + "sums were computed in the clear" * clear
         + " and " * (clear and simulated)
-        + "coins come from the run seed" * simulated
-        + ". The table holds for `aggregate='secure'` with `coins='system'`."
+        + "randomness comes from the run seed" * simulated
+        + ". The table holds for `aggregate='secure'` with `randomness='system'`."
     ]

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto import entropy
-from lumos.device.randomness import PrivateCoins
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm, check_levels
 from lumos.storage import locked, read_arrays, write_arrays
@@ -373,7 +373,7 @@ class ReleaseBook:
         labels: Ints,
         epsilons: Sequence[float],
         *,
-        coins: PrivateCoins,
+        randomness: PrivateRandomness,
         rows: Ints,
         classes: Sequence[str] | None = None,
     ) -> tuple[Ints, Doubles]:
@@ -388,8 +388,8 @@ class ReleaseBook:
             devices: [devices] numbers, each once.
             labels: [devices] true labels, 0 … k - 1.
             epsilons: one level or several, all finite.
-            coins: private coins; they are used for draws that are missing.
-            rows: [devices] the devices' rows in `coins`.
+            randomness: private randomness; they are used for draws that are missing.
+            rows: [devices] the devices' rows in `randomness`.
             classes: [k] names of the classes; records with and without names are different ones.
 
         Returns:
@@ -420,7 +420,7 @@ class ReleaseBook:
             draws = LabelDraws(
                 form=form,
                 labels=labels,
-                coins=coins,
+                randomness=randomness,
                 rows=rows,
                 changes=record.changes[entries],
                 levels=record.draws(entries),

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.device.shard import Shard
 from lumos.graph.arrays import neighbour_lists
 from lumos.ldp.mechanisms import one_hot
@@ -273,10 +273,10 @@ class _Federation:
         self._scale = population.devices / size
         drawn = draw_federation(population, scenario, size, self._generator)
         self._truth, self._own = drawn.truth, drawn.own
-        lists, public = neighbour_lists(drawn.pairs, size), PublicCoins(seed)
+        lists, public = neighbour_lists(drawn.pairs, size), PublicRandomness(seed)
         everyone = np.arange(size)
-        coins = PrivateCoins(simulated_secrets(seed, everyone, "forecast"))
-        self._shard = Shard(everyone, size, lists.offsets, lists.neighbours, coins, public)
+        randomness = PrivateRandomness(simulated_secrets(seed, everyone, "forecast"))
+        self._shard = Shard(everyone, size, lists.offsets, lists.neighbours, randomness, public)
         self._roles = split_vertices(self._truth, public)
 
     def scores(self) -> tuple[float, float, float]:

@@ -159,7 +159,7 @@ def _one_each(shard: Shard, receiver: Ints, sender: Ints) -> bool:
 def drawn_symbols(shard: Shard, size: int) -> Ints:
     """[hosted] uniform values below `size`, to be sent."""
     everyone = np.arange(len(shard))
-    chance = shard.coins.uniform(everyone, "control symbol", 0)[:, 0]
+    chance = shard.randomness.uniform(everyone, "control symbol", 0)[:, 0]
     return np.floor(chance * size).astype(np.int64)
 
 
@@ -167,10 +167,10 @@ def drawn_values(shard: Shard, received: ReceivedMessages, size: int, step: int 
     """[messages] uniform values below `size`, drawn by each receiver for itself.
 
     Args:
-        step: names the coins.
+        step: names the randomness.
     """
     many = np.bincount(received.receiver, minlength=len(shard))
-    chance = shard.coins.uniform_each(many, "control", step)
+    chance = shard.randomness.uniform_each(many, "control", step)
     return np.floor(chance * size).astype(np.int64)
 
 
@@ -181,7 +181,8 @@ def drawn_opinions(
     first = 100 * number
     classes = drawn_values(shard, received, mechanism.size, first)
     words = [
-        drawn_values(shard, received, COIN, first + 1 + word) for word in range(mechanism.coins)
+        drawn_values(shard, received, COIN, first + 1 + word)
+        for word in range(mechanism.randomness)
     ]
     return mechanism.release(classes, np.stack(words, axis=1).astype(np.uint32))
 
@@ -194,7 +195,7 @@ def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int)
 
     Args:
         evidence: [hosted, k] of everything received so far.
-        number: 1 for the first opinion; names the coins.
+        number: 1 for the first opinion; names the randomness.
     """
     return randomized(shard, preferred(shard, evidence, number), mechanism, number)
 
@@ -204,7 +205,7 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
     chosen: Ints = evidence.argmax(axis=1)
     best = evidence == row_maxima(evidence)[:, None]
     tied = np.flatnonzero(np.count_nonzero(best, axis=1) > 1)
-    chance = shard.coins.uniform(tied, f"{PURPOSE}/tie", number)
+    chance = shard.randomness.uniform(tied, f"{PURPOSE}/tie", number)
     chosen[tied] = most_likely(evidence[tied], chance[:, 0])
     return chosen
 
@@ -212,13 +213,15 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
 def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
     """[hosted, bytes] opinions as they are sent.
 
-    Without devices that are left out, coins are others: the opinion may be another, and two of them
-    with the same coins would show by how much they differ.
+    Without devices that are left out, randomness is others: the opinion may be another, and two of
+    them with the same randomness would show by how much they differ.
     """
     absent = ",".join(map(str, sorted(shard.absent)))
     purpose = f"{PURPOSE}/without {absent}" if absent else PURPOSE
-    coins = shard.coins.words(np.arange(len(shard)), purpose, number, mechanism.coins)
-    return mechanism.release(chosen, coins)
+    randomness = shard.randomness.words(
+        np.arange(len(shard)), purpose, number, mechanism.randomness
+    )
+    return mechanism.release(chosen, randomness)
 
 
 def most_likely(evidence: Doubles, chance: Doubles) -> Ints:

@@ -1,10 +1,10 @@
 """The strict profile: its settings, programs and checks, and the name of the randomness of a run.
 
-**Randomness.** Two releases, or two sums with noise, drawn with the same coins reveal more than
-their ε together. So strict runs that differ in any setting have different coins: a run with one
-seed repeats itself exactly, and shares no coin with another. Settings that do not change the run
-itself (a control beside it, the checkpoint interval, the comparison of workloads) do not change its
-coins.
+**Randomness.** Two releases, or two sums with noise, drawn with the same randomness reveal more
+than their ε together. So strict runs that differ in any setting have different randomness: a run
+with one seed repeats itself exactly, and shares no random bit with another. Settings that do not
+change the run itself (a control beside it, the checkpoint interval, the comparison of workloads) do
+not change its randomness.
 
 With a book a run also depends on what the book has of its devices: draws of their labels, and
 partners. So their ids are in the name, and which draws are used: a label that has changed, and
@@ -87,13 +87,27 @@ _CLASSIFY_NAME: dict[str, Any] = {
 _LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
 """The same by task: settings that there were when results of the task were kept."""
 
+_FROZEN_NAMES: dict[str, str] = {
+    "randomness": "coins",  # frozen
+    "propagated_labels": "opinions",  # frozen
+    "propagated_epsilon": "opinion_epsilon",  # frozen
+    "lifetime_propagated_epsilon": "lifetime_opinion_epsilon",  # frozen
+    "random_marks": "colours",  # frozen
+    "score_queries": "answers",  # frozen
+    "query_bits": "answer_bits",  # frozen
+    "query_epsilon": "answer_epsilon",  # frozen
+    "tokens": "words",  # frozen
+}
+_FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
+"""The names of settings, and a value, as they were when results were first kept."""
+
 _ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
 """Settings that there were not when results were first kept, and that do not change a run, or are
 named by what they do."""
 
 
-def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
-    """A name for the coins of a run, or of its control.
+def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
+    """A name for the randomness of a run, or of its control.
 
     Args:
         drawn: with a book, which draws of labels the run uses.
@@ -106,7 +120,11 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
         settings = own | _CLASSIFY_NAME
     simulation = problem.facts.simulation  # real devices draw their own randomness, of any name
-    parts = ["" if simulation is None else simulation.fingerprint, repr(sorted(settings.items()))]
+    hashed = {
+        _FROZEN_NAMES.get(name, name): _FROZEN_VALUES.get(value, value)
+        for name, value in settings.items()
+    }
+    parts = ["" if simulation is None else simulation.fingerprint, repr(sorted(hashed.items()))]
     scaling = feature_form(problem.facts, settings_of(config))["scaling"]
     if scaling != "none":
         parts.append(f"features scaled by {scaling}")
@@ -126,15 +144,15 @@ def coin_name(problem: Problem, config: "Config", *, control: bool, drawn: str =
 
 
 def name_with_book(name: str, state: str) -> str:
-    """The name of the coins of a run with a book.
+    """The name of the randomness of a run with a book.
 
     A book draws a random mark whenever it is written, so two books in one state have the same
     content, wherever they lie. Then two runs of the same name use the same draws and partners: they
     are one run, and the same noise hides the same numbers. In different states the draws, and so
-    the numbers, may differ, and the coins do.
+    the numbers, may differ, and the randomness do.
 
     Args:
-        name: as `coin_name` gives it.
+        name: as `randomness_name` gives it.
         state: the last mark of the book when the run began; empty if there was no book.
     """
     if not state:
@@ -215,12 +233,12 @@ class StrictProfile:
                 "neighbours in their normalisation, and so would show it"
             )
 
-    def coins(self, problem: Problem, config: "Config", *, control: bool) -> str:
-        """Every run that differs in anything has coins of its own."""
+    def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
+        """Every run that differs in anything has randomness of its own."""
         if control or settings_of(config).book is None:
-            return coin_name(problem, config, control=control)
+            return randomness_name(problem, config, control=control)
         drawn = self._drawn(problem, config)
-        name = coin_name(problem, config, control=False, drawn=drawn)
+        name = randomness_name(problem, config, control=False, drawn=drawn)
 
         def run_in(state: str) -> str:
             return f"{problem.seed}{name_with_book(name, state)}"
@@ -245,7 +263,7 @@ class StrictProfile:
         problem, config = placement.problem, placement.config
         book = None
         if settings_of(config).book is not None:
-            book = self._book(problem, config, placement.coins)
+            book = self._book(problem, config, placement.randomness)
         followed = None
         if placement.follows:
             followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
@@ -279,7 +297,7 @@ class StrictProfile:
                 placement.public,
                 placement.coordinator,
                 problem.facts.feature_count,
-                placement.coins,
+                placement.randomness,
             ),
         )
 
@@ -309,20 +327,20 @@ class StrictProfile:
             **feature_form(problem.facts, settings_of(config)),
         )
 
-    def _book(self, problem: Problem, config: "Config", coins: str = "") -> "ReleaseBook":
-        """The book of releases of a run that has one; `coins` names the run."""
+    def _book(self, problem: Problem, config: "Config", randomness: str = "") -> "ReleaseBook":
+        """The book of releases of a run that has one; `randomness` names the run."""
         from lumos.strict.book import ReleaseBook
 
         strict = settings_of(config)
         if strict.book is None:
             raise ValueError("a run without a `book` was asked for it")
-        # Whoever has fresh coins is another run, whatever its settings.
-        fresh = os.urandom(8).hex() if config.train.coins == "system" else ""
+        # Whoever has fresh randomness is another run, whatever its settings.
+        fresh = os.urandom(8).hex() if config.train.randomness == "system" else ""
         return ReleaseBook(
             strict.book,
             problem.in_memory("book").ids_as_text(),
             strict.lifetime_epsilon,
-            f"{problem.seed}{coins}{fresh}",
+            f"{problem.seed}{randomness}{fresh}",
         )
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":

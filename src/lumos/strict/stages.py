@@ -197,10 +197,10 @@ class Stage(ABC):
         of_all[self.participants(state)] = vectors
         return of_all
 
-    def sum(self, state: Any, step: int, coins: int) -> Program[Doubles]:
-        """Add up the vectors of all devices; `coins` names those of the noise."""
+    def sum(self, state: Any, step: int, randomness: int) -> Program[Doubles]:
+        """Add up the vectors of all devices; `randomness` names those of the noise."""
         update = partial(self.update, state)
-        total: Doubles = yield from state.sums.sum(update, self.noise(step), coins)
+        total: Doubles = yield from state.sums.sum(update, self.noise(step), randomness)
         return total
 
     @abstractmethod
@@ -350,8 +350,8 @@ class Schedule(ABC):
             *((stage, 0) for stage in self.last_stages),
         ]
 
-    def first_coins(self, place: int) -> int:
-        """Return the name of the coins of a sum before the first epoch: no other sum has it."""
+    def first_randomness(self, place: int) -> int:
+        """Return the name of the randomness of a sum before the first epoch: no other sum has it."""
         return self.config.train.epochs + len(self.last_stages) + place
 
     @property

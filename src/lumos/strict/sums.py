@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -70,7 +70,7 @@ class NoisySums:
         Args:
             update: the devices' vectors.
             noise: None for an exact sum.
-            step: names the coins of the noise.
+            step: names the randomness of the noise.
             drop_stage: [hosted] the `Stage` in which each falls silent; None: nobody does. Of
                 ideal sums nobody does.
 
@@ -138,7 +138,7 @@ class NoisySums:
             vectors: [hosted, K] of the devices.
             words: of the rows that `pair` was given.
             noise: None for an exact sum.
-            step: names the coins of the noise, and the products: none is computed twice.
+            step: names the randomness of the noise, and the products: none is computed twice.
         """
         shares = self._sums.noise_shares(noise, words * vectors.shape[1], step)
         total = yield from self._pairs.sum(vectors, shares, step)
@@ -225,16 +225,16 @@ class StrictCoordinator:
 
     Args:
         schedule: everything public.
-        public: public coins.
+        public: public randomness.
         endpoint: whose ledger ideal sums are booked in.
         features: d.
-        arm: names the coins of the noise in ideal sums.
+        arm: names the randomness of the noise in ideal sums.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        public: PublicCoins,
+        public: PublicRandomness,
         endpoint: Endpoint,
         features: int,
         arm: str = "",
@@ -251,7 +251,7 @@ class StrictCoordinator:
         """Draw the mask graph, and scale features."""
         yield from self._sums.setup()
         for place, stage in enumerate(self._schedule.first_stages):
-            yield from self._add_up(stage, 0, self._schedule.first_coins(place))
+            yield from self._add_up(stage, 0, self._schedule.first_randomness(place))
 
     def epochs(self, first: int, last: int) -> Program[None]:
         """Hold one sum per epoch."""
@@ -263,16 +263,16 @@ class StrictCoordinator:
         for place, stage in enumerate(self._schedule.last_stages):
             yield from self._add_up(stage, 0, self._schedule.config.train.epochs + place)
 
-    def _add_up(self, stage: Stage, step: int, coins: int) -> Program[None]:
-        """Hold one sum; `coins` names those of its noise."""
+    def _add_up(self, stage: Stage, step: int, randomness: int) -> Program[None]:
+        """Hold one sum; `randomness` names those of its noise."""
         noise, width = stage.noise(step), stage.width(self._features)
-        drawn = None if noise is None else partial(self._drawn, noise.total, width, coins)
+        drawn = None if noise is None else partial(self._drawn, noise.total, width, randomness)
         sums = self._pairs if stage.paired else self._sums
         yield from sums.sum(width, drawn)
 
-    def _drawn(self, scale: float, width: int, coins: int) -> Doubles:
+    def _drawn(self, scale: float, width: int, randomness: int) -> Doubles:
         """Draw the noise of all devices, for an ideal sum."""
-        generator = self._public.generator(self._noise, coins)
-        if self._schedule.config.train.coins == "system":
+        generator = self._public.generator(self._noise, randomness)
+        if self._schedule.config.train.randomness == "system":
             generator = np.random.default_rng()  # from the operating system
         return scale * generator.standard_normal(width)

@@ -49,7 +49,7 @@ class StrictTrainer(ABC):
         self.shard = shard
         self.schedule = schedule
         self.control = control
-        # The control is an experiment with coins of its own: it is outside the book.
+        # The control is an experiment with randomness of its own: it is outside the book.
         self.book = None if control else book
         self.features = features
         self.scaling: FeatureScaling | None = None
@@ -73,7 +73,7 @@ class StrictTrainer(ABC):
             devices = self._scaling_devices()
             self.scaling_sums = ScalingSums(self.features, *devices, bits, schedule.scaling)
             for place, stage in enumerate(schedule.first_stages):
-                yield from self._go_through(stage, 0, schedule.first_coins(place))
+                yield from self._go_through(stage, 0, schedule.first_randomness(place))
             self.scaling = self.scaling_sums.scaling()
         self._begin()
 
@@ -91,17 +91,17 @@ class StrictTrainer(ABC):
         for place, stage in enumerate(self.schedule.last_stages):
             yield from self._go_through(stage, 0, self.last_epoch() + place)
 
-    def _go_through(self, stage: Stage, step: int, coins: int) -> Program[float | None]:
+    def _go_through(self, stage: Stage, step: int, randomness: int) -> Program[float | None]:
         """Send messages, add up, and learn; return the mean loss, if there is one."""
         yield from stage.before(self, step)
-        total = yield from self._sum(stage, step, coins)
+        total = yield from self._sum(stage, step, randomness)
         return stage.learn(self, total, step)
 
-    def _sum(self, stage: Stage, step: int, coins: int) -> Program[Doubles]:
-        return (yield from stage.sum(self, step, coins))
+    def _sum(self, stage: Stage, step: int, randomness: int) -> Program[Doubles]:
+        return (yield from stage.sum(self, step, randomness))
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """Repeat the messages before `epoch`, by the same coins, after `load_state_dict`.
+        """Repeat the messages before `epoch`, by the same randomness, after `load_state_dict`.
 
         Raises:
             InputError: the state was not one of this epoch.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
-from lumos.device.randomness import CoinSource
+from lumos.device.randomness import RandomnessSource
 from lumos.errors import UsageError, one_of
 from lumos.model import ModelSettings
 from lumos.secagg.parameters import AggregateSettings
@@ -44,7 +44,7 @@ class TrainSettings:
     aggregate: Aggregate = "ideal"
     """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
     secure by masked sums."""
-    coins: CoinSource = "simulated"
+    randomness: RandomnessSource = "seeded"
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
     control: bool = False
     """Also train with releases that carry no information, to measure what releases contribute."""
@@ -57,7 +57,7 @@ class TrainSettings:
         one_of("task", self.task, get_args(Task))
         one_of("profile", self.profile, PROFILES.names())
         one_of("aggregate", self.aggregate, get_args(Aggregate))
-        one_of("coins", self.coins, get_args(CoinSource))
+        one_of("randomness", self.randomness, get_args(RandomnessSource))
         for name in ("epochs", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
@@ -101,7 +101,7 @@ TRAIN_OPTIONS = (
     "answers",
     "book",
     "aggregate",
-    "coins",
+    "randomness",
     "epochs",
     "encoder_epochs",
     "backbone",

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import lookup, shown
@@ -99,7 +99,7 @@ def reading_of(given: GivenSplit) -> dict[str, Any]:
     return {} if given is None else {"masks": "ignore"}
 
 
-def vertex_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> VertexSplit:
+def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> VertexSplit:
     """Who trains, validates and tests.
 
     Raises:
@@ -127,7 +127,7 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> Vertex
     return VertexSplit(roles, _counted_roles(roles, origin), _digest(roles))
 
 
-def edge_split(graph: Graph, given: GivenSplit, public: PublicCoins) -> HeldOut:
+def edge_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> HeldOut:
     """Which edges train, validate and test.
 
     Raises:
@@ -159,7 +159,7 @@ def given_again(split: DataSplit, graph: Graph) -> dict[str, Any]:
     return parts if split.train.ndim == 2 else {"train": ids[split.train], **parts}
 
 
-def _random(labels: Ints, shares: Shares, public: PublicCoins) -> VertexSplit:
+def _random(labels: Ints, shares: Shares, public: PublicRandomness) -> VertexSplit:
     roles = split_vertices(labels, public, shares)
     origin = f"random, {_percent(shares)} of the labelled devices by seed {public.seed}"
     name = "" if shares == VERTICES else _digest(roles)
@@ -205,7 +205,7 @@ def _shares(numbers: Sequence[float]) -> Shares:
     return (train, validation, test)
 
 
-def _with_validation(roles: Ints, origin: str, public: PublicCoins) -> tuple[Ints, str]:
+def _with_validation(roles: Ints, origin: str, public: PublicRandomness) -> tuple[Ints, str]:
     """Where nobody validates, a public quarter of the training devices does."""
     if (roles == Role.VALIDATION).any():
         return roles, origin
@@ -349,7 +349,7 @@ def _rows_of(graph: Graph, ids: Any, part: str) -> Ints:
     return rows.reshape(np.shape(ids))
 
 
-def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicCoins) -> EdgeSplit:
+def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicRandomness) -> EdgeSplit:
     """Held-out edges, and all others of the graph for training."""
     if "train" in parts:
         raise UsageError(

@@ -16,7 +16,6 @@ from lumos.training.trainer import Result
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
-    from lumos.device.randomness import PublicCoins
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config
@@ -242,8 +241,8 @@ class Placement:
     private: "list[PrivateData]" = field(repr=False)
     coordinator: "Endpoint"
     public: "PublicCoins"
-    coins: str
-    """Name of the coins that a simulation tosses."""
+    randomness: str
+    """Name of the randomness that a simulation tosses."""
     control: bool = False
     """Whether releases carry no information."""
     step: int = 0
@@ -304,10 +303,11 @@ class Profile(Protocol[Result]):
         """Refuse what cannot be trained, before anything is written or balanced."""
         ...
 
-    def coins(self, problem: "Problem", config: "Config", *, control: bool) -> str:
-        """Name of the coins that a simulation tosses.
+    def randomness(self, problem: "Problem", config: "Config", *, control: bool) -> str:
+        """Name of the randomness that a simulation tosses.
 
-        Two releases, or two sums with noise, drawn with the same coins reveal more than their ε.
+        Two releases, or two sums with noise, drawn with the same randomness reveal more than their
+        ε.
         """
         ...
 

@@ -1,15 +1,15 @@
 """Who trains, who validates, who tests: devices for `classify`, edges for `link`.
 
-Splits are a matter of experiments and come from public coins. For `link` the graph is split before
-anything else happens: the federation is cut from the training edges alone, so no tree, no release
-and no loss can know of another edge (errata 8).
+Splits are a matter of experiments and come from public randomness. For `link` the graph is split
+before anything else happens: the federation is cut from the training edges alone, so no tree, no
+release and no loss can know of another edge (errata 8).
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError
 from lumos.graph import Graph
 from lumos.graph.arrays import neighbour_lists
@@ -24,7 +24,7 @@ Shares = tuple[float, float, float]
 """Of training, validation and test."""
 
 
-def split_vertices(labels: Ints, coins: PublicCoins, shares: Shares = VERTICES) -> Ints:
+def split_vertices(labels: Ints, randomness: PublicRandomness, shares: Shares = VERTICES) -> Ints:
     """[devices] roles: by default 50 % of the labelled devices train, 25 % validate, 25 % test.
 
     Raises:
@@ -37,7 +37,7 @@ def split_vertices(labels: Ints, coins: PublicCoins, shares: Shares = VERTICES) 
             "two to train, one to validate and one to test"
         )
     several_classes(labels[known])
-    order = coins.generator("split/vertices").permutation(known)
+    order = randomness.generator("split/vertices").permutation(known)
     roles = np.full(len(labels), Role.NOBODY, np.int64)
     train, validation, test = _ends(len(known), shares)
     roles[order[:train]] = Role.TRAIN
@@ -96,7 +96,7 @@ class EdgeSplit:
         )
 
 
-def split_edges(graph: Graph, coins: PublicCoins, shares: Shares = EDGES) -> EdgeSplit:
+def split_edges(graph: Graph, randomness: PublicRandomness, shares: Shares = EDGES) -> EdgeSplit:
     """By default 80 % of the edges train, 5 % validate, 15 % test.
 
     Raises:
@@ -105,19 +105,19 @@ def split_edges(graph: Graph, coins: PublicCoins, shares: Shares = EDGES) -> Edg
     edges = graph.edge_list()
     if len(edges) < 5:
         raise InputError(f"edges: {len(edges)}; link prediction needs at least 5")
-    order = coins.generator("split/edges").permutation(len(edges))
+    order = randomness.generator("split/edges").permutation(len(edges))
     train, validation, test = _ends(len(edges), shares)
     return hold_out(
         graph,
         edges[np.sort(order[:train])],
         edges[np.sort(order[train:validation])],
         edges[np.sort(order[validation:test])],
-        coins,
+        randomness,
     )
 
 
 def hold_out(
-    graph: Graph, training: Ints, validation: Ints, test: Ints, coins: PublicCoins
+    graph: Graph, training: Ints, validation: Ints, test: Ints, randomness: PublicRandomness
 ) -> EdgeSplit:
     """A split into these edges, [edges, 2] each; the pairs that are none are drawn.
 
@@ -126,7 +126,7 @@ def hold_out(
     """
     edges = np.unique(np.concatenate([graph.edge_list(), validation, test]), axis=0)
     non_neighbours = pairs_without_edge(
-        edges, graph.devices, len(validation) + len(test), coins.generator("split/strangers")
+        edges, graph.devices, len(validation) + len(test), randomness.generator("split/strangers")
     )
     return EdgeSplit(
         training=only_edges(graph, training),

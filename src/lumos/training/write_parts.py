@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import lumos
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.arrays import Ids, spans
@@ -70,7 +70,7 @@ def write_parts(
         raise UsageError(
             "`split`: one that names devices or edges is of one task; name it with `task`"
         )
-    public = PublicCoins(seed)
+    public = PublicRandomness(seed)
     left_out: dict[Task, str] = {}
     devices = _vertices(source.about, split, public, task, left_out)
     with new_parts(Path(path)) as writer:
@@ -108,7 +108,7 @@ def write_parts(
 def _vertices(
     graph: Graph,
     split: GivenSplit,
-    public: PublicCoins,
+    public: PublicRandomness,
     task: Task | None,
     left_out: dict[Task, str],
 ) -> VertexSplit | None:
@@ -128,7 +128,7 @@ def _vertices(
 def _edges(
     source: PartSource,
     split: GivenSplit,
-    public: PublicCoins,
+    public: PublicRandomness,
     task: Task | None,
     left_out: dict[Task, str],
 ) -> tuple[Graph | None, HeldOut | None]:

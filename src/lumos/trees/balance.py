@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from lumos.crypto.groups import Group, choose_group
-from lumos.device.randomness import CoinSource, PublicCoins
+from lumos.device.randomness import PublicRandomness, RandomnessSource
 from lumos.device.shard import Shard, shard_of, spread
 from lumos.display import DISPLAYS, ProgressOption, displayed, frame
 from lumos.errors import one_of
@@ -124,7 +124,7 @@ class Balanced:
     ledger: LedgerReport = field(repr=False)
     history: list[tuple[int, int]] = field(repr=False)
     """(iteration, largest workload) whenever it changed (iterative balancers only)."""
-    coins: CoinSource
+    randomness: RandomnessSource
     """Where the devices' secrets came from."""
     seconds: float
 
@@ -172,7 +172,7 @@ def balance(
     *,
     seed: int = 0,
     shards: int = 1,
-    coins: CoinSource = "simulated",
+    randomness: RandomnessSource = "seeded",
     carrier: str = "loopback",
     progress: ProgressOption = None,
 ) -> Balanced:
@@ -184,16 +184,16 @@ def balance(
         settings: balancer and comparison.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
-        coins: device secrets from the run seed, or from the operating system.
+        randomness: device secrets from the run seed, or from the operating system.
         carrier: what moves the messages, a name of `CARRIERS`.
         progress: True shows it; or a callback `(done, total, note)`, called periodically.
     """
     graph = as_graph(graph)
     settings = settings or TreeSettings()
-    one_of("coins", coins, get_args(CoinSource))
+    one_of("randomness", randomness, get_args(RandomnessSource))
     parts = parts_of(graph, spread(graph.devices, shards), features=False)
     done = balance_parts(
-        parts, settings, seed=seed, coins=coins, carrier=carrier, progress=progress
+        parts, settings, seed=seed, randomness=randomness, carrier=carrier, progress=progress
     )
     keep = in_slots(graph.offsets, [part.devices for part in parts], done.kept)
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
@@ -204,7 +204,7 @@ def balance(
         workload=np.bincount(owner[keep], minlength=graph.devices),
         ledger=done.ledger,
         history=done.history,
-        coins=coins,
+        randomness=randomness,
         seconds=done.seconds,
     )
 
@@ -226,18 +226,18 @@ def balance_parts(
     settings: TreeSettings,
     *,
     seed: int = 0,
-    coins: CoinSource = "simulated",
+    randomness: RandomnessSource = "seeded",
     carrier: str = "loopback",
     progress: ProgressOption = None,
 ) -> BalancedParts:
     """Run the tree constructor for the parts that this process hosts; arguments as in `balance`."""
     balancer = BALANCERS[settings.balancer]
-    pieces = [shard_of(part, seed, coins) for part in parts]
+    pieces = [shard_of(part, seed, randomness) for part in parts]
     secret = balancer.compares and settings.compare == "secure"
     workers = make_pool(settings.workers) if secret else None
     try:
         with displayed(progress, "balancing") as shown:
-            return _balance(settings, balancer, seed, coins, pieces, workers, carrier, shown)
+            return _balance(settings, balancer, seed, randomness, pieces, workers, carrier, shown)
     finally:
         if workers is not None:
             workers.close()
@@ -247,7 +247,7 @@ def _balance(
     settings: TreeSettings,
     balancer: Balancer,
     seed: int,
-    coins: CoinSource,
+    randomness: RandomnessSource,
     pieces: list[Shard],
     workers: Workers | None,
     carrier: str,
@@ -257,7 +257,7 @@ def _balance(
     ideal = IDEAL_TOPICS if balancer.compares and workers is None else frozenset()
     federation = CARRIERS[carrier](pieces, EVERY_DOOR, ideal)
     observer = federation.observer
-    group = choose_group(settings.group, simulated=coins == "simulated")
+    group = choose_group(settings.group, simulated=randomness == "seeded")
     history = _History(settings, progress if workers is None else None)
     degrees = _degree_sums(observer, pieces)
     on_steps = None
@@ -276,7 +276,7 @@ def _balance(
         return balancer.device_program(shard, recorded(shard, comparer), settings, history.observe)
 
     def coordinator_program(_: Endpoint) -> Program[None]:
-        return balancer.coordinator_program(np.arange(total), PublicCoins(seed), settings)
+        return balancer.coordinator_program(np.arange(total), PublicRandomness(seed), settings)
 
     start = time.perf_counter()
     kept, _ = federation.run(device_program, coordinator_program)
@@ -374,7 +374,7 @@ def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
 
 
 def expected_seconds(
-    graph: Graph, settings: TreeSettings, coins: CoinSource = "simulated"
+    graph: Graph, settings: TreeSettings, randomness: RandomnessSource = "seeded"
 ) -> float:
     """How long the secret comparisons of a run are likely to take; 0 where there are none.
 
@@ -382,7 +382,7 @@ def expected_seconds(
     """
     if settings.compare != "secure" or not BALANCERS[settings.balancer].compares:
         return 0.0
-    group = choose_group(settings.group, simulated=coins == "simulated")
+    group = choose_group(settings.group, simulated=randomness == "seeded")
     return expected_comparisons(graph, settings) / comparisons_per_second(group, settings.workers)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.graph.parts.same_parts import assert_same, assigned, partitions, written
 
 import lumos
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.facts import facts_of, fingerprint, parts_of
@@ -26,8 +26,8 @@ def test_parts_are_those_of_the_graph_in_memory(how: str, sixty: Graph, tmp_path
     folder = written(sixty, tmp_path / "parts", partition, seed=3)
     hosted = [*partition.hosted()]
     assert folder.parts == len(hosted)
-    roles = vertex_split(sixty, None, PublicCoins(3)).roles
-    edges = edge_split(sixty, None, PublicCoins(3)).split
+    roles = vertex_split(sixty, None, PublicRandomness(3)).roles
+    edges = edge_split(sixty, None, PublicRandomness(3)).split
     for number, part in enumerate(parts_of(sixty, hosted, roles)):
         assert_same(folder.part([number], "classify"), part)
     for number, part in enumerate(parts_of(edges.training, hosted, None, edges.validation)):
@@ -48,7 +48,7 @@ def test_parts_are_those_of_the_graph_in_memory(how: str, sixty: Graph, tmp_path
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7])
 def test_several_parts_are_one(how: str, ranks: int, sixty: Graph, tmp_path: Path) -> None:
     folder = written(sixty, tmp_path / "parts", partitions(sixty)[how])
-    edges = edge_split(sixty, None, PublicCoins(0)).split
+    edges = edge_split(sixty, None, PublicRandomness(0)).split
     hosts = folder.hosts(ranks)
     if how == "ranges":
         rank_of: Any = np.searchsorted(hosts, np.arange(60), side="right") - 1
@@ -101,8 +101,8 @@ def test_the_manifest_tells_nothing_of_a_single_device(sixty: Graph, tmp_path: P
 @pytest.mark.real
 def test_facebook_in_parts(data_dir: Path, tmp_path: Path) -> None:
     graph = load("facebook", data_dir=data_dir)
-    roles = vertex_split(graph, None, PublicCoins(0)).roles
-    edges = edge_split(graph, None, PublicCoins(0)).split
+    roles = vertex_split(graph, None, PublicRandomness(0)).roles
+    edges = edge_split(graph, None, PublicRandomness(0)).split
     for number, partition in enumerate((Partition.equal(22470, 4), assigned(graph, 4))):
         folder = written(graph, tmp_path / str(number), partition)
         hosted = [*partition.hosted()]
@@ -153,11 +153,11 @@ def test_the_whole_graph_comes_back(name: str, how: str, tmp_path: Path) -> None
 
 def test_a_split_that_is_not_the_default_comes_back_as_roles(sixty: Graph, tmp_path: Path) -> None:
     folder = written(sixty, tmp_path / "parts", split="60/20/20", seed=2)
-    given = vertex_split(sixty, "60/20/20", PublicCoins(2))
+    given = vertex_split(sixty, "60/20/20", PublicRandomness(2))
     again = load(folder.path)
     np.testing.assert_array_equal(again.roles, given.roles)
     assert (
-        vertex_split(again, None, PublicCoins(9)).name
+        vertex_split(again, None, PublicRandomness(9)).name
         == given.name
         == folder.split("classify").name
     )

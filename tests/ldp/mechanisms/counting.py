@@ -1,4 +1,4 @@
-"""Exact checks of probabilities that are whole numbers of coins."""
+"""Exact checks of probabilities that are whole numbers of randomness."""
 
 from decimal import Decimal, localcontext
 

@@ -1,4 +1,4 @@
-"""One digit of a symbol under ε-LDP: by counting coins, and information by enumeration."""
+"""One digit of a symbol under ε-LDP: by counting randomness, and information by enumeration."""
 
 import math
 from decimal import Decimal, localcontext
@@ -37,8 +37,8 @@ def test_messages_come_as_described(size: int, epsilon: float) -> None:
     symbols, tries = digits(size, epsilon), 60_000
     rng = np.random.default_rng(size)
     for symbol in {0, size // 2, size - 1}:
-        coins = rng.integers(0, COIN, (tries, symbols.coins), np.uint32)
-        messages = symbols.release(np.full(tries, symbol), coins)
+        randomness = rng.integers(0, COIN, (tries, symbols.randomness), np.uint32)
+        messages = symbols.release(np.full(tries, symbol), randomness)
         assert messages.shape == (tries, symbols.width)
         said = symbols.read(messages)
         assert said.shape == (tries, symbols.alphabet)
@@ -51,7 +51,7 @@ def test_messages_come_as_described(size: int, epsilon: float) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 10.0, 30.0])
 def test_no_message_tells_more_than_epsilon(size: int, epsilon: float) -> None:
-    """The place is the same coin for all symbols; given it, coins are counted exactly."""
+    """The place is the same random bit for all symbols; given it, randomness is counted exactly."""
     symbols = digits(size, epsilon)
     with localcontext() as context:
         context.prec = 60
@@ -61,10 +61,10 @@ def test_no_message_tells_more_than_epsilon(size: int, epsilon: float) -> None:
     for place_coin in (0, COIN // 3, COIN - 1):
         told = []
         for coin in (0, symbols.other - 1, symbols.other, COIN - 1):
-            coins = np.tile(np.array([place_coin, coin], np.uint32), (size, 1))
-            said = symbols.read(symbols.release(every, coins)).argmax(axis=1)
+            randomness = np.tile(np.array([place_coin, coin], np.uint32), (size, 1))
+            said = symbols.read(symbols.release(every, randomness)).argmax(axis=1)
             told.append(said // symbols.base)
-        assert len(np.unique(told)) == 1  # one place, whatever the symbol and the other coin
+        assert len(np.unique(told)) == 1  # one place, whatever the symbol and the other random bit
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -114,6 +114,6 @@ def test_many_symbols_take_two_bytes() -> None:
     every = np.array([0, 1, 255, 256, 59_999])
     for place in range(symbols.places):
         coin = math.ceil(place * COIN / symbols.places)
-        coins = np.tile(np.array([coin, COIN - 1], np.uint32), (len(every), 1))
-        said = symbols.read(symbols.release(every, coins)).argmax(axis=1)
+        randomness = np.tile(np.array([coin, COIN - 1], np.uint32), (len(every), 1))
+        said = symbols.read(symbols.release(every, randomness)).argmax(axis=1)
         assert (said == place * symbols.base + every // symbols.base**place % symbols.base).all()

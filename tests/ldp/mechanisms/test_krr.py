@@ -1,4 +1,4 @@
-"""Randomized response: probabilities by counting coins, information by enumeration."""
+"""Randomized response: probabilities by counting randomness, information by enumeration."""
 
 import math
 from decimal import Decimal, localcontext
@@ -17,16 +17,16 @@ EPSILONS = (1e-3, 0.1, 0.5, 1.0, math.log(3), 2.0, 4.0, 10.0, 22.0, 40.0)
 
 
 def said_by(symbols: Mechanism, symbol: int, words: list[int]) -> list[int]:
-    """What a device of `symbol` says for each coin."""
+    """What a device of `symbol` says for each random bit."""
     messages = symbols.release(np.full(len(words), symbol), np.array(words, np.uint32)[:, None])
     return symbols.read(messages).argmax(axis=1).tolist()
 
 
 def counted(symbols: Mechanism) -> np.ndarray:
-    """[k, k] of the 2^32 coins, how many make symbol x say y.
+    """[k, k] of the 2^32 randomness, how many make symbol x say y.
 
     The answer changes only at multiples of `other`, and on both sides of every multiple it is
-    looked at, so the count covers all coins without walking through them.
+    looked at, so the count covers all randomness without walking through them.
     """
     k, other = symbols.size, symbols.other
     starts = [step * other for step in range(k)]
@@ -69,7 +69,7 @@ def test_no_ratio_exceeds_e_to_the_epsilon(size: int, epsilon: float) -> None:
     ("size", "epsilon"), [(5, 1e-9), (300, 1e-5), (3000, 1e-3), (40_000, 0.01), (65_536, 0.1)]
 )
 def test_no_ratio_exceeds_at_the_ends_of_what_is_allowed(size: int, epsilon: float) -> None:
-    """Coins are whole numbers: with many symbols and a small ε they must not run out."""
+    """Randomness are whole numbers: with many symbols and a small ε they must not run out."""
     for mechanism in ("auto", "krr"):
         try:
             symbols = make_mechanism(size, epsilon, mechanism)
@@ -84,7 +84,7 @@ def test_no_ratio_exceeds_at_the_ends_of_what_is_allowed(size: int, epsilon: flo
 
 @pytest.mark.parametrize("size", [2, 18, 256])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
-def test_little_is_given_away_to_whole_coins(size: int, epsilon: float) -> None:
+def test_little_is_given_away_to_whole_randomness(size: int, epsilon: float) -> None:
     """Rounding is on the safe side, but by less than a millionth."""
     krr = make_mechanism(size, epsilon, "krr")
     assert_allclose(krr.truth / COIN, math.exp(epsilon) / (math.exp(epsilon) + size - 1), rtol=1e-5)
@@ -96,9 +96,9 @@ def test_little_is_given_away_to_whole_coins(size: int, epsilon: float) -> None:
 def test_krr_releases_come_as_often_as_they_should(size: int, epsilon: float) -> None:
     rng = np.random.default_rng(size)
     symbols, tries = make_mechanism(size, epsilon, "krr"), 200_000
-    coins = rng.integers(0, COIN, (tries, 1), np.uint32)
+    randomness = rng.integers(0, COIN, (tries, 1), np.uint32)
     for symbol in (0, size - 1):
-        said = symbols.read(symbols.release(np.full(tries, symbol), coins)).sum(axis=0)
+        said = symbols.read(symbols.release(np.full(tries, symbol), randomness)).sum(axis=0)
         expected = np.full(size, tries * symbols.other / COIN)
         expected[symbol] = tries * symbols.truth / COIN
         assert ((said - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-6, size - 1)
@@ -124,7 +124,7 @@ def test_more_symbols_than_two_bytes_hold_are_read_or_refused() -> None:
     except UsageError:
         return
     every = np.array([0, 65_535, 65_536, 69_999])
-    messages = symbols.release(every, np.full((4, symbols.coins), COIN - 1, np.uint32))
+    messages = symbols.release(every, np.full((4, symbols.randomness), COIN - 1, np.uint32))
     assert symbols.read(messages).argmax(axis=1).tolist() == every.tolist()
 
 
@@ -139,7 +139,7 @@ def test_symbols_out_of_range_are_refused(size: int) -> None:
 
 @pytest.mark.parametrize("rest", [1, 3, 6])
 def test_a_share_that_is_nearly_a_whole_number_is_rounded_up(rest: int) -> None:
-    """There floats may err on the wrong side of a whole number of coins."""
+    """There floats may err on the wrong side of a whole number of randomness."""
     for share in range(1 << 20, (1 << 20) + 3000):
         symbols = RandomizedResponse(rest + 1, math.log(COIN / share - rest))
         with localcontext() as context:

@@ -13,7 +13,7 @@ NAMES = ("krr",)
 
 
 def test_a_large_epsilon_is_no_accident() -> None:
-    """Any finite ε is allowed; there, nearly all coins tell the truth."""
+    """Any finite ε is allowed; there, nearly all randomness tell the truth."""
     for mechanism in NAMES:
         symbols = make_mechanism(6, 1000.0, mechanism)
         assert 1 <= symbols.other <= 2
@@ -24,8 +24,8 @@ def test_a_large_epsilon_is_no_accident() -> None:
 def test_unbiased_is_unbiased_and_its_variance_known(mechanism: str, size: int) -> None:
     rng = np.random.default_rng(7)
     symbols, tries, symbol = make_mechanism(size, 1.0, mechanism), 400_000, size - 1
-    coins = rng.integers(0, COIN, (tries, symbols.coins), np.uint32)
-    found = symbols.unbiased(symbols.read(symbols.release(np.full(tries, symbol), coins)))
+    randomness = rng.integers(0, COIN, (tries, symbols.randomness), np.uint32)
+    found = symbols.unbiased(symbols.read(symbols.release(np.full(tries, symbol), randomness)))
     mean, spread = found.mean(axis=0), found.std(axis=0)
     assert (np.abs(mean - (np.arange(size) == symbol)) < 5 * spread / math.sqrt(tries)).all()
     assert_allclose(spread[:symbol] ** 2, symbols.variance(), rtol=0.02)
@@ -34,11 +34,11 @@ def test_unbiased_is_unbiased_and_its_variance_known(mechanism: str, size: int) 
 @pytest.mark.parametrize("size", [2, 8, 9, 200, 256, 257, 3000])
 @pytest.mark.parametrize("mechanism", NAMES)
 def test_what_is_said_is_read(size: int, mechanism: str) -> None:
-    """Coins that tell the truth, bytes on the way."""
+    """Randomness that tell the truth, bytes on the way."""
     symbols = make_mechanism(size, 8.0, mechanism)
     every = np.arange(size)
-    coins = np.full((size, symbols.coins), COIN - 1, np.uint32)
-    messages = symbols.release(every, coins)
+    randomness = np.full((size, symbols.randomness), COIN - 1, np.uint32)
+    messages = symbols.release(every, randomness)
     assert (messages.dtype, messages.shape) == (np.dtype(np.uint8), (size, symbols.width))
     assert np.array_equal(symbols.read(messages), np.eye(size))
 
@@ -71,7 +71,7 @@ def test_auto_keeps_more_bits(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 3e-3, 0.01])
-def test_what_coins_cannot_tell_apart_is_not_chosen(epsilon: float) -> None:
+def test_what_randomness_cannot_tell_apart_is_not_chosen(epsilon: float) -> None:
     for size in (2, 3, 300, 20_000, 60_000, 65_536):
         symbols = make_mechanism(size, epsilon)
         assert symbols.other < symbols.truth
@@ -81,7 +81,7 @@ def test_what_coins_cannot_tell_apart_is_not_chosen(epsilon: float) -> None:
 
 def test_where_nothing_can_be_told_it_is_refused() -> None:
     for arguments in ((65_536, 1e-3, "krr"), (2, 1e-10)):
-        with pytest.raises(UsageError, match="too little for coins of 32 bits"):
+        with pytest.raises(UsageError, match="too little for randomness of 32 bits"):
             make_mechanism(*arguments)
 
 

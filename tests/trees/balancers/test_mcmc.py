@@ -35,7 +35,7 @@ from tests.trees.naive import (
 )
 from tests.trees.watching import sent, watching
 
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets
+from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.exchange.messages import Outbox, Topic
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced, balance
@@ -51,10 +51,10 @@ def run(graph: Graph, iterations: int, seed: int = 0, shards: int = 1) -> Balanc
     return balance(graph, chosen, seed=seed, shards=shards)
 
 
-def the_same_coins(graph: Graph, seed: int) -> Draws:
-    """The coins that the federation tosses, for the printed algorithm."""
-    private = PrivateCoins(simulated_secrets(seed, np.arange(graph.devices)))
-    public = PublicCoins(seed).generator("which of the heaviest")
+def the_same_randomness(graph: Graph, seed: int) -> Draws:
+    """The randomness that the federation tosses, for the printed algorithm."""
+    private = PrivateRandomness(simulated_secrets(seed, np.arange(graph.devices)))
+    public = PublicRandomness(seed).generator("which of the heaviest")
 
     def propose(u: int, kept: int, iteration: int) -> tuple[float, int, list[int]]:
         most = largest_step(kept)
@@ -69,15 +69,15 @@ def the_same_coins(graph: Graph, seed: int) -> Draws:
     return Draws(choose=lambda count: int(public.integers(count)), propose=propose)
 
 
-def other_coins(seed: int) -> Draws:
-    """Coins that have nothing to do with ours."""
-    coins = random.Random(seed)
+def other_randomness(seed: int) -> Draws:
+    """Randomness that have nothing to do with ours."""
+    randomness = random.Random(seed)
 
     def propose(u: int, kept: int, iteration: int) -> tuple[float, int, list[int]]:
-        k = coins.randint(1, largest_step(kept))
-        return coins.random(), k, coins.sample(range(kept), k)
+        k = randomness.randint(1, largest_step(kept))
+        return randomness.random(), k, randomness.sample(range(kept), k)
 
-    return Draws(choose=coins.randrange, propose=propose)
+    return Draws(choose=randomness.randrange, propose=propose)
 
 
 class Steps:
@@ -155,8 +155,8 @@ def test_a_step_that_is_no_worse_is_always_accepted() -> None:
 
 
 def test_accepted_as_often_as_it_should() -> None:
-    coins = PrivateCoins(simulated_secrets(5, np.arange(1)))
-    draws = coins.uniform(np.array([0]), "test", 0, 40_000)[0]
+    randomness = PrivateRandomness(simulated_secrets(5, np.arange(1)))
+    draws = randomness.uniform(np.array([0]), "test", 0, 40_000)[0]
     limits = np.array([threshold(10, float(r)) for r in draws])
     for rise in range(5):
         accepted = int((10 + rise <= limits).sum())
@@ -165,13 +165,13 @@ def test_accepted_as_often_as_it_should() -> None:
         assert abs(accepted - 40_000 * chance) <= 4 * spread
 
 
-# ---- whole runs, the same coins: equal step by step
+# ---- whole runs, the same randomness: equal step by step
 
 
 @settings(max_examples=60, deadline=None)
 @given(graph=graphs(most=10), seed=st.integers(0, 2**32))
 def test_equals_the_printed_algorithms(graph: Graph, seed: int) -> None:
-    printed = algorithm_2(neighbours_of(graph), 20, the_same_coins(graph, seed))
+    printed = algorithm_2(neighbours_of(graph), 20, the_same_randomness(graph, seed))
     balanced = run(graph, 20, seed)
     assert state_of(graph, balanced.keep) == printed.states[-1]
     if graph.edges:
@@ -192,7 +192,7 @@ def test_equals_the_printed_algorithms(graph: Graph, seed: int) -> None:
 )
 def test_equals_them_step_by_step_in_long_runs(graph: Graph, shards: int) -> None:
     chain, balanced = told(graph, 250, 13, shards)
-    printed = algorithm_2(neighbours_of(graph), 250, the_same_coins(graph, 13))
+    printed = algorithm_2(neighbours_of(graph), 250, the_same_randomness(graph, 13))
     assert chain.accepted == printed.accepted
     assert chain.states == printed.states
     assert state_of(graph, balanced.keep) == printed.states[-1]
@@ -206,7 +206,7 @@ def test_rejected_steps_restore_the_state_exactly() -> None:
     chain, balanced = told(graph, 400, 3)
     assert chain.accepted.count(False) > 40
     assert state_of(graph, balanced.keep) == chain.states[-1]
-    printed = algorithm_2(neighbours_of(graph), 400, the_same_coins(graph, 3))
+    printed = algorithm_2(neighbours_of(graph), 400, the_same_randomness(graph, 3))
     assert chain.states == printed.states
 
 
@@ -222,7 +222,7 @@ def test_history(shape: str) -> None:
     assert balanced.history[-1][1] == balanced.max_workload
 
 
-# ---- whole runs, other coins: equal in distribution
+# ---- whole runs, other randomness: equal in distribution
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_proposals_of_several_edges_have_the_printed_distribution() -> None:
 
 
 @pytest.mark.long  # steps of the same chain are tested always, one by one
-def test_runs_have_the_distribution_of_a_run_with_other_coins() -> None:
+def test_runs_have_the_distribution_of_a_run_with_other_randomness() -> None:
     """Largest workload after 6 and 12 steps on one graph: ours beside the printed algorithms'."""
     graph = random_graph(14, 0.35, 21)
     neighbours = neighbours_of(graph)
@@ -294,7 +294,7 @@ def test_runs_have_the_distribution_of_a_run_with_other_coins() -> None:
         ours[largest(chain.states[6]), largest(chain.states[12])] += 1
         ours["accepted"] += sum(chain.accepted)
     for seed in range(2400):
-        chain = algorithm_2(neighbours, 12, other_coins(seed))
+        chain = algorithm_2(neighbours, 12, other_randomness(seed))
         theirs[largest(chain.states[6]), largest(chain.states[12])] += 1
         theirs["accepted"] += sum(chain.accepted)
     rate = theirs.pop("accepted") / 2400 / 12

@@ -39,14 +39,18 @@ SHORT = (6, 7, 8, 9, 12, 13, 16, 17, 24, 25, 31, 32)
     [pytest.param(bits, marks=() if bits in SHORT else pytest.mark.long) for bits in range(6, 33)],
 )
 def test_boundaries_and_random_values(bits, talk, agrees):
-    coins = random.Random(bits)
+    randomness = random.Random(bits)
     top = (1 << bits) - 1
     middle = 1 << (bits - 1)
     pairs = [(0, 0), (0, top), (top, 0), (top, top), (middle, middle - 1), (middle - 1, middle)]
     for _ in range(4):
-        x = coins.getrandbits(bits)
+        x = randomness.getrandbits(bits)
         # Neighbours that differ in one bit, at a digit's edge or within it.
-        pairs += [(x, x ^ 1 << coins.randrange(bits)), (x, coins.getrandbits(bits)), (x, x)]
+        pairs += [
+            (x, x ^ 1 << randomness.randrange(bits)),
+            (x, randomness.getrandbits(bits)),
+            (x, x),
+        ]
     session = talk()
     batch = [(Spec(bits, *ALL[k % 12]), x, y) for k, (x, y) in enumerate(pairs)]
     batch += [(Spec(bits, kind, reveal), x, y) for kind, reveal in ALL for x, y in pairs[4:6]]

@@ -63,9 +63,9 @@ def test_every_bit_in_the_other_group(talk):
 @pytest.mark.parametrize("reveal", ["both", "sender", "receiver", "shares"])
 def test_bits_of_long_messages(bits, reveal, talk):
     spec = Spec(bits, Kind.LT, reveal)
-    coins = random.Random(bits)
+    randomness = random.Random(bits)
     everywhere = every_bit(spec)
     # All bits of the short messages, and a sample of the long ones.
     short = [place for place in everywhere if place[0] > 2]
-    chosen = coins.sample(everywhere, 40) + coins.sample(short, min(16, len(short)))
+    chosen = randomness.sample(everywhere, 40) + randomness.sample(short, min(16, len(short)))
     assert all(stops(talk, spec, place, bit, 1234, 4000) for place, bit in chosen)

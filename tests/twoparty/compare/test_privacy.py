@@ -481,7 +481,7 @@ def simulated_tree_receiver_row(y):
 
 
 def simulated_tree_sender_row(x):
-    """Given x and the outcome 1: S's own coins, and uniform openings from R."""
+    """Given x and the outcome 1: S's own randomness, and uniform openings from R."""
     s = Comparison(TALL, x, 0)
     sender._tree(s)
     heard = []
@@ -539,7 +539,7 @@ def test_twin_tree_share_not_masked(monkeypatch):
 def test_twin_tree_opened_without_triples(monkeypatch):
     # R's factors are not random: what it opens are its shares, and S reads the digits.
     monkeypatch.setattr(entropy, "draw", lambda count: bytes(count))
-    coins = np.random.default_rng(3)
-    monkeypatch.setattr(entropy, "bits", lambda count: coins.integers(0, 2, count).tolist())
+    randomness = np.random.default_rng(3)
+    monkeypatch.setattr(entropy, "bits", lambda count: randomness.integers(0, 2, count).tolist())
     labels = balanced(TWIN_SAMPLES)
     assert distinguish(*split(tree_sender_views(labels), labels)).told_apart

@@ -55,9 +55,9 @@ class Pair:
 
 def random_inputs(words: int, width: int, seed: int = 0) -> tuple[Any, Any]:
     """Choices of both ends, and numbers of both ends."""
-    coins = np.random.default_rng(seed)
-    chosen = tuple(coins.random(words) < 0.4 for _ in range(2))
-    numbers = tuple(coins.integers(-127, 128, width).astype(np.int8) for _ in range(2))
+    randomness = np.random.default_rng(seed)
+    chosen = tuple(randomness.random(words) < 0.4 for _ in range(2))
+    numbers = tuple(randomness.integers(-127, 128, width).astype(np.int8) for _ in range(2))
     return chosen, numbers
 
 

@@ -47,14 +47,14 @@ class Problem:
     noise: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        coins = np.random.default_rng(self.seed)
-        order = coins.permutation(self.total)[self.unmatched :]
+        randomness = np.random.default_rng(self.seed)
+        order = randomness.permutation(self.total)[self.unmatched :]
         self.partner = np.full(self.total, -1, np.int64)
         self.partner[order[::2]], self.partner[order[1::2]] = order[1::2], order[::2]
-        self.chosen = (coins.random((self.total, self.words)) < 0.3).astype(np.int8)
+        self.chosen = (randomness.random((self.total, self.words)) < 0.3).astype(np.int8)
         shape = (self.steps, self.total)
-        self.vectors = coins.integers(-127, 128, (*shape, self.width)).astype(np.int8)
-        self.noise = coins.normal(scale=3, size=(*shape, self.words * self.width))
+        self.vectors = randomness.integers(-127, 128, (*shape, self.width)).astype(np.int8)
+        self.noise = randomness.normal(scale=3, size=(*shape, self.words * self.width))
 
     def pairs(self) -> list[tuple[int, int]]:
         return [(u, int(v)) for u, v in enumerate(self.partner) if u < v]

@@ -314,11 +314,11 @@ def test_points_and_keys_outside_their_groups_are_refused() -> None:
 def test_every_flipped_bit_ends_the_session() -> None:
     """A sample of the bits of each message."""
     chosen, numbers = random_inputs(9, 2)
-    coins = np.random.default_rng(0)
+    randomness = np.random.default_rng(0)
     lengths = {"opening": 80, "points": 4112, "columns": 272, "correction 0 0": 160}
     for name, length in lengths.items():
         every = np.arange(8 * length)
-        bits = every[::7] if name == "opening" else coins.choice(every, 40, replace=False)
+        bits = every[::7] if name == "opening" else randomness.choice(every, 40, replace=False)
         for bit in bits.tolist():
 
             def flip(place: str, end: int, message: bytes, name=name, bit=bit) -> bytes:

@@ -58,13 +58,13 @@ def plain_levels(items: Sequence[Item]) -> tuple[list[int], list[int]]:
     return learnt
 
 
-def short_vector(spec: LevelSpec, coins: np.random.Generator) -> np.ndarray:
+def short_vector(spec: LevelSpec, randomness: np.random.Generator) -> np.ndarray:
     """A random vector of the spec, cut down until it is short enough."""
     half = 1 << (spec.bits - 1)
-    vector = coins.integers(-half, half, spec.width)
+    vector = randomness.integers(-half, half, spec.width)
     while (vector**2).sum() > spec.largest_norm:
-        vector[coins.integers(spec.width)] //= 2
-        vector[coins.integers(spec.width)] = 0
+        vector[randomness.integers(spec.width)] //= 2
+        vector[randomness.integers(spec.width)] = 0
     return vector
 
 

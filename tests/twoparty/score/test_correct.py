@@ -35,10 +35,10 @@ def bits_as_numbers(bits):
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_random_vectors(spec, talk, plain_level, short_vector):
-    coins = np.random.default_rng(spec.width)
+    randomness = np.random.default_rng(spec.width)
     items = []
     for _ in range(4):
-        s, v = short_vector(spec, coins), short_vector(spec, coins)
+        s, v = short_vector(spec, randomness), short_vector(spec, randomness)
         items += [(spec, s, v), (spec, s, s), (spec, s, np.minimum(-s, 2 ** (spec.bits - 1) - 1))]
     right = [plain_level(*item) for item in items]
     for group in (GROUPS[name] for name in GROUPS):
@@ -86,11 +86,12 @@ def test_every_level_and_every_shift(ends, talk, plain_levels):
 
 def test_both_ends_shift_in_a_batch_of_several_specs(talk, plain_levels, short_vector):
     """And a session's second batch, in which R speaks first."""
-    coins = np.random.default_rng(5)
+    randomness = np.random.default_rng(5)
     items: list[Any] = []
     for spec in SPECS:
         ends = [
-            Shifted(short_vector(spec, coins), int(coins.integers(spec.levels))) for _ in range(2)
+            Shifted(short_vector(spec, randomness), int(randomness.integers(spec.levels)))
+            for _ in range(2)
         ]
         items.append((spec, *ends))
     session = talk()
@@ -112,8 +113,10 @@ def test_extreme_products_stay_in_the_ring(talk):
 
 
 def test_specs_of_one_batch_may_differ(talk, plain_level, short_vector):
-    coins = np.random.default_rng(3)
-    items = [(spec, short_vector(spec, coins), short_vector(spec, coins)) for spec in SPECS]
+    randomness = np.random.default_rng(3)
+    items = [
+        (spec, short_vector(spec, randomness), short_vector(spec, randomness)) for spec in SPECS
+    ]
     right = [plain_level(*item) for item in items]
     session = talk()
     assert session.run(items) == (right, right)
@@ -122,10 +125,10 @@ def test_specs_of_one_batch_may_differ(talk, plain_level, short_vector):
 
 @pytest.mark.parametrize("spec", SPECS[:5], ids=str)
 def test_tables_hold_the_formula(spec, short_vector):
-    coins = np.random.default_rng(1)
-    s = short_vector(spec, coins)
+    randomness = np.random.default_rng(1)
+    s = short_vector(spec, randomness)
     size, half = 1 << spec.ring_bits, 1 << (spec.bits - 1)
-    masks = coins.integers(0, size, spec.width)
+    masks = randomness.integers(0, size, spec.width)
     entries = bits_as_numbers(product_tables(spec, s, masks))
     for i, v in itertools.product(range(spec.width), range(-half, half)):
         assert entries[i, v % (2 * half)] == (s[i] * v + masks[i]) % size

@@ -56,7 +56,7 @@ def test_every_bit_of_every_message(spec, talk):
 
 def test_bits_of_long_messages(talk):
     spec = LevelSpec(thresholds=(-20, 0, 20))
-    coins = random.Random(5)
+    randomness = random.Random(5)
     everywhere = every_bit(spec)
-    chosen = coins.sample(everywhere, 24) + [place for place in everywhere if place[0] == 5]
+    chosen = randomness.sample(everywhere, 24) + [place for place in everywhere if place[0] == 5]
     assert all(stops(talk, spec, *place) for place in chosen)

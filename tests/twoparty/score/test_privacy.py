@@ -191,9 +191,9 @@ def test_the_views_show_the_level(toy):
 
 
 def test_a_uniform_shift_hides_the_level_from_the_receiver(toy):
-    coins = np.random.default_rng(2)
+    randomness = np.random.default_rng(2)
     labels = balanced(SAMPLES)
-    views = receiver_views(labels, toy, OTHER, lambda: int(coins.integers(3)))
+    views = receiver_views(labels, toy, OTHER, lambda: int(randomness.integers(3)))
     verdict = distinguish(*split(views, labels))
     assert not verdict.told_apart, verdict
 
@@ -204,9 +204,9 @@ def test_twin_level_table_unshifted(monkeypatch, toy):
         return level_table(spec, share, 0)
 
     monkeypatch.setattr(score_sender, "level_table", unshifted)
-    coins = np.random.default_rng(2)
+    randomness = np.random.default_rng(2)
     labels = balanced(TWIN_SAMPLES)
-    views = receiver_views(labels, toy, OTHER, lambda: int(coins.integers(3)))
+    views = receiver_views(labels, toy, OTHER, lambda: int(randomness.integers(3)))
     assert distinguish(*split(views, labels)).told_apart
 
 
@@ -394,9 +394,9 @@ def results_at_both_ends(labels, group, shift):
 
 
 def test_uniform_shifts_at_both_ends_hide_the_level_from_both(toy):
-    coins = np.random.default_rng(3)
+    randomness = np.random.default_rng(3)
     labels = balanced(SAMPLES)
-    for views in results_at_both_ends(labels, toy, lambda: int(coins.integers(3))):
+    for views in results_at_both_ends(labels, toy, lambda: int(randomness.integers(3))):
         verdict = distinguish(*split(views, labels))
         assert not verdict.told_apart, verdict
 
@@ -411,9 +411,9 @@ def test_known_shifts_hide_nothing(shift, toy):
 def test_twin_receiver_that_tells_the_level_as_it_read_it(monkeypatch, toy):
     # R's shift is drawn and not used: S takes off its own, and holds the level.
     monkeypatch.setattr(Score, "told", lambda score: score.level)
-    coins = np.random.default_rng(4)
+    randomness = np.random.default_rng(4)
     labels = balanced(TWIN_SAMPLES)
-    sender, receiver = results_at_both_ends(labels, toy, lambda: int(coins.integers(3)))
+    sender, receiver = results_at_both_ends(labels, toy, lambda: int(randomness.integers(3)))
     assert distinguish(*split(sender, labels)).told_apart
     assert not distinguish(*split(receiver, labels)).told_apart
 

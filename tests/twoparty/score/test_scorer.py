@@ -86,15 +86,15 @@ def conversation(
 
 def random_rounds(devices: int, seed: int, short_vector: Any) -> list[Round]:
     """Neighbours and non-neighbours, pairs that score again, one round without any pair."""
-    coins = np.random.default_rng(seed)
+    randomness = np.random.default_rng(seed)
     everyone = list(itertools.combinations(range(devices), 2))
     rounds: list[Round] = []
     for number, spec in enumerate(SPECS):
-        chosen = coins.choice(len(everyone), 9, replace=False)
+        chosen = randomness.choice(len(everyone), 9, replace=False)
         together = [everyone[index] for index in sorted(chosen)]
-        vectors = np.stack([short_vector(spec, coins) for _ in range(devices)])
+        vectors = np.stack([short_vector(spec, randomness) for _ in range(devices)])
         ends = [end for pair in together for end in (pair, pair[::-1])] if number % 2 else []
-        shifts = {end: int(coins.integers(spec.levels)) for end in ends}
+        shifts = {end: int(randomness.integers(spec.levels)) for end in ends}
         rounds.append((spec, together, vectors, shifts))
     rounds.insert(2, (SPECS[0], [], np.zeros((devices, 2), np.int64), {}))
     return rounds
@@ -253,12 +253,12 @@ def test_a_peer_that_does_not_answer_ends_the_run(backend: str, deaf: tuple[int,
 def test_ideal_scores_are_fast(must_end: None) -> None:
     """A whole link task of fifty thousand pairs, non-neighbours all, in seconds."""
     devices, spec = 4000, LevelSpec(thresholds=(-20, 0, 20))
-    coins = np.random.default_rng(0)
+    randomness = np.random.default_rng(0)
     one = np.repeat(np.arange(devices), 13)
     two = (one + np.tile(np.arange(1, 14), devices)) % devices
     ends = np.concatenate([np.stack([one, two], axis=1), np.stack([two, one], axis=1)])
     ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
-    vectors = coins.integers(-4, 5, (devices, 24)).astype(np.int8)
+    vectors = randomness.integers(-4, 5, (devices, 24)).astype(np.int8)
 
     def device(shard: Shard, endpoint: Endpoint) -> Program[Any]:
         pairs = ComparedPairs.of_ids(shard, ends[:, 0], ends[:, 1])

@@ -31,11 +31,11 @@ def digits(index, widths):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_mask_is_the_formula(shape):
-    coins = np.random.default_rng(5)
-    plain = coins.integers(0, 2, (2, shape.outputs, shape.entries), dtype=np.uint8)
+    randomness = np.random.default_rng(5)
+    plain = randomness.integers(0, 2, (2, shape.outputs, shape.entries), dtype=np.uint8)
     pads = [
         [
-            [coins.bytes(pad_bytes(shape, digit)) for _ in range(1 << width)]
+            [randomness.bytes(pad_bytes(shape, digit)) for _ in range(1 << width)]
             for digit, width in enumerate(shape.widths)
         ]
         for _ in range(2)

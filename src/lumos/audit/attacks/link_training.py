@@ -404,7 +404,7 @@ QUESTION = "features: these or others"
 
 def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     """By stage, and of all sums together; nothing where sums have no noise."""
-    config = scene.config("link", aggregate="ideal", coins="simulated", book=None)
+    config = scene.config("link", aggregate="ideal", randomness="seeded", book=None)
     strict = settings_of(config)
     if strict.protect != "noise":
         return
@@ -451,7 +451,7 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
         measure="accuracy",
         estimate=Proportion(round(whole.right), RUNS),
         chance=0.5,
-        chance_is="a coin",
+        chance_is="a random bit",
         bound=float(ndtr(whole.account / 2)),
         bound_is="Φ(μ/2) of the account",
         knows_mechanism=True,
@@ -573,7 +573,7 @@ def whole_run(
 def federation(
     words: Any, edges: Any, held_back: Any, seed: int, config: Config
 ) -> "Federation[Any]":
-    """A small one, of all edges. Coins are the same for any words: matching and colours too."""
+    """A small one, of all edges. Randomness are the same for any words: matching and colours too."""
     graph = Graph.from_edges(edges, devices=len(words), features=words)
     problem = Problem.of(
         graph=graph,
@@ -584,7 +584,7 @@ def federation(
         seed=seed,
         shards=1,
     )
-    return Federation(problem, config, carrier="recording", coins="/audit")
+    return Federation(problem, config, carrier="recording", randomness="/audit")
 
 
 def train(made: "Federation[Any]") -> None:

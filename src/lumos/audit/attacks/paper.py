@@ -1,7 +1,7 @@
 """The weights of every epoch of the paper profile, as every device that takes part knows them.
 
-They start from public coins, and follow from the opened sums by Adam. So whoever receives the sums
-has them: an attacker needs nothing else to compute with the network.
+They start from public randomness, and follow from the opened sums by Adam. So whoever receives the
+sums has them: an attacker needs nothing else to compute with the network.
 """
 
 import math
@@ -18,7 +18,7 @@ from lumos.audit.attacks import Attack
 from lumos.audit.harness import Recorded, Scene, opened_sums, slots_of
 from lumos.audit.readers import ridge_scores
 from lumos.audit.table import Area, AuditRow, CertifiedEpsilon, Mean, Proportion
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch
 from lumos.ldp import joined, read, recover
 from lumos.ldp.one_bit import RecoveredFeatures, Released
@@ -40,7 +40,7 @@ def network_of(recorded: Recorded) -> FullModel:
     graph, config = recorded.graph, recorded.config
     classes = graph.class_count if config.train.task == "classify" else 0
     model = FullModel(config.model, graph.feature_count, classes)
-    model.initialise(PublicCoins(recorded.run.about.seed).generator("weights"))
+    model.initialise(PublicRandomness(recorded.run.about.seed).generator("weights"))
     return model
 
 

@@ -62,8 +62,8 @@ def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
 def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     """A short run in which all symbols are sent.
 
-    Every number is another run: a clip that is larger by a thousandth gives it coins of its own,
-    and nothing else. Who trains is the same, as in a federation that trains again.
+    Every number is another run: a clip that is larger by a thousandth gives it randomness of its
+    own, and nothing else. Who trains is the same, as in a federation that trains again.
     """
     wanted = settings_of(scene.config("classify"))
     few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}

@@ -159,18 +159,18 @@ class ReplayedClassifier(StrictClassifier):
         self._sent = list(self._seen.opinions[:number])
         yield from self._exchange_opinions(number, None)
 
-    def _sum(self, stage: Stage, step: int, coins: int) -> Program[Doubles]:
+    def _sum(self, stage: Stage, step: int, randomness: int) -> Program[Doubles]:
         vectors = stage.vectors(self)
         if not isinstance(vectors, OuterVectors):
             vectors = self.sums.rounded(vectors)
         self.parts.append(Summands(stage.name, stage.participants(self), vectors))
-        return (yield from super()._sum(stage, step, coins))
+        return (yield from super()._sum(stage, step, randomness))
 
 
 def replay_of(recorded: Recorded) -> Transcript:
     """The run itself: what its devices added to its sums.
 
-    Labels are drawn again, with the devices' coins: those of the run, if it was simulated.
+    Labels are drawn again, with the devices' randomness: those of the run, if it was simulated.
     """
     seed = recorded.run.about.seed
     return replay_run(recorded.graph, recorded.roles, recorded.config, seed, recorded.tape)
@@ -205,7 +205,7 @@ def replay(
         labels: other randomized labels.
     """
     graph = run.graph if graph is None else graph
-    shard = cut(graph, 1, 0)[0]  # no coin is used: draws and noise are those of the run
+    shard = cut(graph, 1, 0)[0]  # no random bit is used: draws and noise are those of the run
     labels = run.labels if labels is None else labels
     return _replayed(graph, run.roles, shard, run.schedule, run.seen, labels)
 

@@ -10,10 +10,10 @@ all other devices add zero.
 Two questions, those of the table: the canary's vectors or zeros (*membership*), and its vectors or
 those as far away as the stage allows (*replacement*). The statistic is the likelihood ratio: every
 sum's number, by change over variance. Noise is independent in every number, so each number is a
-trial of its own; the canary is another device in each, there or not by a coin. Two more attackers
-look for noise that is not what it should be: one learns the weights of the sums from half of the
-trials, and so finds noise that returns from sum to sum; one rehearses, with a federation of its own
-under the same public seed, and subtracts the noise that it saw there.
+trial of its own; the canary is another device in each, there or not by a random bit. Two more
+attackers look for noise that is not what it should be: one learns the weights of the sums from half
+of the trials, and so finds noise that returns from sum to sum; one rehearses, with a federation of
+its own under the same public seed, and subtracts the noise that it saw there.
 
 μ̂ is the difference of both means by the deviation; its bound is the account's μ. Sums of products
 enter as plain sums with their noise: their shares of noise are drawn in the same way.
@@ -93,7 +93,7 @@ class CanaryQuestion:
 def attack_canary(scene: Scene) -> Iterator[AuditRow]:
     """All questions whose sums carry noise."""
     for task in scene.tasks:
-        config = scene.config(task, aggregate="secure", coins="system", book=None)
+        config = scene.config(task, aggregate="secure", randomness="system", book=None)
         if settings_of(config).protect != "noise":
             continue
         for number, question in enumerate(questions(scene.graph, config)):
@@ -336,7 +336,7 @@ def add_up(
     """
     devices = sums[0].noise.devices
     nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
-    shards = cut(nobody, 1, seed, config.train.coins)
+    shards = cut(nobody, 1, seed, config.train.randomness)
     silent = np.full(devices, Stage.NEVER, np.int8)
     silent[absent] = Stage.MASKED
     known: list[Doubles] = []
@@ -347,7 +347,7 @@ def add_up(
         for step, one in enumerate(sums):
             rows = vectors(one)
             yield from noisy.sum(_update(rows), one.noise, step, silent)
-            shares = noisy.rounded(one.noise.shares(shard.coins, devices, rows.shape[1], step))
+            shares = noisy.rounded(one.noise.shares(shard.randomness, devices, rows.shape[1], step))
             known.append(shares[colluding].sum(axis=0))
 
     def coordinator_program(endpoint: Endpoint) -> Program[list[Doubles]]:
@@ -386,8 +386,8 @@ CANARY_ATTACK = Attack(
 # `lumos.secagg.mask_graph` a coalition is chosen before the graph, and `surrounded` and `parted`
 # happen with the probabilities of `lumos.secagg.parameters` only.
 #
-# The audit holds two draws by the real protocol, with coins from the operating system, and reads
-# who agreed on a key with whom from its messages. For every device the attacker picks t mask
+# The audit holds two draws by the real protocol, with randomness from the operating system, and
+# reads who agreed on a key with whom from its messages. For every device the attacker picks t mask
 # neighbours that it had in the first draw, or as many as may collude, and is given those that it
 # has in the second.
 

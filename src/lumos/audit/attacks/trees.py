@@ -402,8 +402,8 @@ def _one_neighbour(run: TreeRun, seed: int) -> dict[Knowledge, _Views]:
 def _some_slots(run: TreeRun, seed: int) -> Ints:
     """Slots (viewer, victim), increasing: some viewers of every victim, as many of each."""
     graph = run.graph
-    coins = np.random.default_rng(seed).random(len(graph.neighbours))
-    order = np.lexsort((coins, graph.neighbours))
+    randomness = np.random.default_rng(seed).random(len(graph.neighbours))
+    order = np.lexsort((randomness, graph.neighbours))
     start = np.cumsum(graph.degrees) - graph.degrees
     place = np.arange(len(order)) - np.repeat(start, graph.degrees)
     viewers = 1
@@ -510,8 +510,8 @@ def _degree_values(largest: int) -> Ints:
 
 def _weighted_auc(score: Doubles, above: Flags, weight: Doubles) -> float:
     """AUC where every victim counts once: of one view for each victim, drawn by its weight."""
-    coins = np.random.default_rng(0)
-    drawn = coins.choice(len(score), 4 * len(score), p=weight)
+    randomness = np.random.default_rng(0)
+    drawn = randomness.choice(len(score), 4 * len(score), p=weight)
     return auc(score[drawn][above[drawn]], score[drawn][~above[drawn]])
 
 

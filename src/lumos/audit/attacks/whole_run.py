@@ -65,13 +65,13 @@ COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"
 
 
 def simulated(scene: Scene) -> Recorded:
-    """The recorded run; one with simulated coins and no book, whose draws can be repeated."""
+    """The recorded run; one with simulated randomness and no book, whose draws can be repeated."""
     config = scene.config("classify")
-    if config.train.coins == "simulated" and settings_of(config).book is None:
+    if config.train.randomness == "seeded" and settings_of(config).book is None:
         return scene.recorded("classify")
-    scene.say("recording a attack_whole_run_label with simulated coins")
+    scene.say("recording a attack_whole_run_label with simulated randomness")
     return scene.record(
-        scene.graph, "classify", keep=without_masked_vectors, coins="simulated", book=None
+        scene.graph, "classify", keep=without_masked_vectors, randomness="seeded", book=None
     )
 
 

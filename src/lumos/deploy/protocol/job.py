@@ -18,8 +18,8 @@ from lumos.crypto import entropy
 from lumos.crypto.groups import choose_group
 from lumos.device.randomness import (
     DeviceKeys,
-    PrivateCoins,
-    PublicCoins,
+    PrivateRandomness,
+    PublicRandomness,
     simulated_secrets,
     system_secrets,
 )
@@ -269,8 +269,8 @@ class TrainingJob:
         config = self._config
         self._part = self._whole_part.without(np.array(sorted(self._absent), np.int64))
         self._problem = problem_of(self._manifest, config, self._part)
-        self._coins = config.profile.coins(self._problem, config, control=False)
-        self._tree_shard, self.shard = self._shard(""), self._shard(self._coins)
+        self._randomness = config.profile.randomness(self._problem, config, control=False)
+        self._tree_shard, self.shard = self._shard(""), self._shard(self._randomness)
         shards = (None, None) if self._follows else (self._tree_shard, self.shard)
         self.tree_endpoint = Endpoint(shards[0], EVERY_DOOR)
         self.endpoint = Endpoint(shards[1], config.profile.doors)
@@ -445,7 +445,7 @@ class TrainingJob:
             UsageError: the run did not train on links.
         """
         result = self.check_questions()
-        simulated = self._config.train.coins == "simulated"
+        simulated = self._config.train.randomness == "seeded"
         group = choose_group(self._config.trees.group, simulated=simulated)
         shard = self._lone_shard()
         endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
@@ -460,11 +460,11 @@ class TrainingJob:
     def _lone_shard(self) -> Shard:
         """The device without its neighbours: a peer is a non-neighbour, whether it is one or not.
 
-        Every question has coins of its own: whoever asks again with another vector would see the
-        difference of two levels through the same randomized response.
+        Every question has randomness of its own: whoever asks again with another vector would see
+        the difference of two levels through the same randomized response.
         """
-        if self._config.train.coins == "simulated":
-            secrets = self._secrets(f"{self._coins}/answers")
+        if self._config.train.randomness == "seeded":
+            secrets = self._secrets(f"{self._randomness}/answers")
         else:
             secrets = system_secrets(self._part.devices)
         return Shard(
@@ -472,8 +472,8 @@ class TrainingJob:
             self.total,
             np.zeros(2, np.int64),
             np.empty(0, np.int64),
-            PrivateCoins(secrets),
-            PublicCoins(self._problem.seed),
+            PrivateRandomness(secrets),
+            PublicRandomness(self._problem.seed),
         )
 
     @property
@@ -481,22 +481,22 @@ class TrainingJob:
         return -1 if self._follows else int(self._part.devices[0])
 
     def _shard(self, arm: str) -> Shard:
-        """The device, or nobody, with the coins of an arm."""
+        """The device, or nobody, with the randomness of an arm."""
         part, seed = self._part, self._problem.seed
         return Shard(
             part.devices,
             part.total,
             part.offsets,
             part.neighbours,
-            PrivateCoins(self._secrets(arm)),
-            PublicCoins(seed),
+            PrivateRandomness(self._secrets(arm)),
+            PublicRandomness(seed),
             self._keys,
             self._absent,
         )
 
     def _secrets(self, arm: str) -> Words:
-        """[hosted, 8] what private coins come from."""
-        if self._config.train.coins == "simulated":
+        """[hosted, 8] what private randomness comes from."""
+        if self._config.train.randomness == "seeded":
             return simulated_secrets(self._problem.seed, self._part.devices, arm)
         if self._keys is None:
             return np.empty((0, 8), np.uint32)
@@ -514,8 +514,8 @@ class TrainingJob:
                 endpoints=[self.endpoint],
                 private=[PrivateData.of(part, self._keep[self._here()], alone=problem.alone)],
                 coordinator=self.endpoint,
-                public=PublicCoins(problem.seed),
-                coins=self._coins,
+                public=PublicRandomness(problem.seed),
+                randomness=self._randomness,
                 follows=self._follows,
             )
         )
@@ -537,7 +537,7 @@ class TrainingJob:
         settings = self._config.trees
         balancer = BALANCERS[settings.balancer]
         if self._follows:
-            public, present = PublicCoins(self._problem.seed), self._tree_shard.present
+            public, present = PublicRandomness(self._problem.seed), self._tree_shard.present
             yield from balancer.coordinator_program(present, public, settings)
             return
         shard, comparer = self._tree_shard, self._comparer()
@@ -551,7 +551,7 @@ class TrainingJob:
         settings = self._config.trees
         if not BALANCERS[settings.balancer].compares:
             return RefusingComparer()
-        simulated = self._config.train.coins == "simulated"
+        simulated = self._config.train.randomness == "seeded"
         return SecureComparer(
             self._tree_shard,
             self.tree_endpoint,

@@ -33,7 +33,7 @@ class LeafTable:
         settings: backbone and widths; two layers.
         symbols: k, number of a device's own symbols.
         alphabet: number of symbols that a neighbour may release; usually the same.
-        generator: public coins for the start.
+        generator: public randomness for the start.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ResidualHead:
         settings: backbone and widths; two layers.
         classes: k.
         alphabet: number of values that messages of all kinds may name.
-        generator: public coins for the start.
+        generator: public randomness for the start.
     """
 
     def __init__(

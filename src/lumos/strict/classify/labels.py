@@ -95,7 +95,7 @@ def draw_labels(
     levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
     paid = np.zeros(len(shard))
     if book is None:
-        drawn = LabelDraws.first(form, labels[rows], shard.coins, rows).at(*levels)
+        drawn = LabelDraws.first(form, labels[rows], shard.randomness, rows).at(*levels)
         paid[rows] = max(levels)
     else:
         drawn, paid[rows] = book.labels(
@@ -103,7 +103,7 @@ def draw_labels(
             shard.devices[rows],
             labels[rows],
             levels,
-            coins=shard.coins,
+            randomness=shard.randomness,
             rows=rows,
             classes=schedule.class_names,
         )

@@ -47,7 +47,6 @@ from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
-    from lumos.device.randomness import PublicCoins
     from lumos.strict.classify.head import ResidualHead
     from lumos.strict.classify.trainer import StrictClassifier
     from lumos.strict.features import OuterVectors
@@ -129,7 +128,7 @@ class EncoderStage(ClassifyStage):
     learns = "the own encoder: from a device's features to its class, without neighbours"
     loss = (
         "Training devices' loss by their own features. No neighbour has a part in it, so a control "
-        "differs by its coins only."
+        "differs by its randomness only."
     )
     roles = TRAINS
     share = 0.94
@@ -330,10 +329,10 @@ class Trees(TrustStage):
         return self.schedule.strict.tree_network
 
     def width(self, features: int) -> int:
-        """Return the size of table, head and loss. It depends on no coins."""
-        from lumos.device.randomness import PublicCoins
+        """Return the size of table, head and loss. It depends on no randomness."""
+        from lumos.device.randomness import PublicRandomness
 
-        return self.schedule.residual_head(PublicCoins(0)).width
+        return self.schedule.residual_head(PublicRandomness(0)).width
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return clipped gradients and losses."""

@@ -142,19 +142,21 @@ def consents(
         rows: [questions] positions of hosted askers, not decreasing.
         peers: [questions] ids, increasing for each asker.
         left: [hosted] questions that a device may ask, and answers.
-        step: names the coins.
+        step: names the randomness.
 
     Returns:
         [questions] whether each will be answered; positions of the hosted devices that answer
         somebody, and the ids of those who asked.
     """
     asking, answering = left
-    chance = shard.coins.uniform_each(np.bincount(rows, minlength=len(shard)), "question", step)
+    chance = shard.randomness.uniform_each(
+        np.bincount(rows, minlength=len(shard)), "question", step
+    )
     asked = _first(rows, chance, asking)
     inbox = yield QUESTION.send(shard.ids_of(rows[asked]), peers[asked], 0)
     asked_rows = shard.local(inbox.receiver)
     counts = np.bincount(asked_rows, minlength=len(shard))
-    chance = shard.coins.uniform_each(counts, "consent", step)
+    chance = shard.randomness.uniform_each(counts, "consent", step)
     granted = _first(asked_rows, chance, answering)
     reply = yield CONSENT.send(inbox.receiver, inbox.sender, granted.astype(np.uint8))
     answered = np.zeros(len(rows), np.bool_)
@@ -219,9 +221,11 @@ def shifts_for(
     if np.isinf(epsilon):
         return None
     counts = np.bincount(pairs.rows, minlength=len(shard))
-    coins = np.floor(shard.coins.uniform_each(counts, "answer", step) * COIN).astype(np.uint32)
-    # Whole numbers of 2^32 coins, so that the ratio of two shifts is at most e^ε exactly.
-    return RandomizedResponse(levels, epsilon).randomize(np.zeros(len(pairs), np.int64), coins)
+    randomness = np.floor(shard.randomness.uniform_each(counts, "answer", step) * COIN).astype(
+        np.uint32
+    )
+    # Whole numbers of 2^32 randomness, so that the ratio of two shifts is at most e^ε exactly.
+    return RandomizedResponse(levels, epsilon).randomize(np.zeros(len(pairs), np.int64), randomness)
 
 
 def levels_of_pairs(
@@ -237,7 +241,7 @@ def levels_of_pairs(
     """[pairs] levels, for pairs from the view of hosted devices in any order, none twice.
 
     Args:
-        step: names the coins of randomized response; another for every call.
+        step: names the randomness of randomized response; another for every call.
     """
     order = np.lexsort((peers, devices))
     pairs = ComparedPairs.of_ids(shard, devices[order], peers[order])
@@ -272,7 +276,7 @@ class Answerer:
         """The levels that hosted devices learn, `UNANSWERED` where a budget was used up.
 
         Args:
-            step: names the coins; another for every call.
+            step: names the randomness; another for every call.
             batches: how many batches of pairs all shards go through: a public number.
         """
         shard = self.shard
@@ -301,7 +305,8 @@ class Answerer:
                 self.vectors,
                 self.spec,
                 self.strict.answer_epsilon,
-                (step << 32) + number,  # no call has the coins of another, however many batches
+                (step << 32)
+                + number,  # no call has the randomness of another, however many batches
             )
             if on_ends is not None:
                 on_ends(len(here))

@@ -1,8 +1,8 @@
 """A random matching of edges by proposals: every device has at most one partner.
 
-In each of some rounds a device without a partner tosses a coin. Heads: it draws one of its places,
-of which it has a least number, and proposes to the candidate there, if there is one. Tails: it
-accepts one of the proposals that it receives. Every proposal gets an answer.
+In each of some rounds a device without a partner tosses a random bit. Heads: it draws one of its
+places, of which it has a least number, and proposes to the candidate there, if there is one. Tails:
+it accepts one of the proposals that it receives. Every proposal gets an answer.
 
 What it tells: a device learns that a candidate proposed to it, and a proposer whether it was
 accepted: one bit each, through the door `control`. A device with few candidates would propose to
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
@@ -50,21 +50,21 @@ def match(
     Args:
         rows: [candidates] positions of hosted devices, not decreasing.
         peers: [candidates] ids.
-        purpose: names the coins.
+        purpose: names the randomness.
         places: least number of places that a device draws from.
         looking: [hosted] who takes part, everybody by default; all others refuse.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
     """
-    hosted, coins = len(shard), shard.coins
+    hosted, randomness = len(shard), shard.randomness
     everyone = np.arange(hosted)
     counts = np.bincount(rows, minlength=hosted)
     first = np.cumsum(counts) - counts
     partner = np.full(hosted, NOBODY)
     free = np.ones(hosted, np.bool_) if looking is None else looking.copy()
     for number in range(ROUNDS):
-        chance = coins.uniform(everyone, f"{purpose}/round", number, 3)
+        chance = randomness.uniform(everyone, f"{purpose}/round", number, 3)
         proposing = (chance[:, 0] < 0.5) & free
         place = np.floor(chance[:, 1] * np.maximum(counts, places)).astype(np.int64)
         asking = np.flatnonzero(proposing & (place < counts))
@@ -84,7 +84,7 @@ def match(
 
 
 def _accepted(shard: Shard, receiver: Ints, free: Flags, chance: Doubles) -> Flags:
-    """[proposals] for each free device one of those that it received, drawn by its coin.
+    """[proposals] for each free device one of those that it received, drawn by its random bit.
 
     Args:
         receiver: [proposals] ids, not decreasing.
@@ -201,10 +201,10 @@ class LinkEncoder:
     Args:
         words: of the hosted devices.
         schedule: everything public.
-        public: public coins, for the start.
+        public: public randomness, for the start.
     """
 
-    def __init__(self, words: WordRows, schedule: "LinkSchedule", public: PublicCoins) -> None:
+    def __init__(self, words: WordRows, schedule: "LinkSchedule", public: PublicRandomness) -> None:
         self._words = words
         self._most = schedule.strict.words
         size = schedule.strict.embedding

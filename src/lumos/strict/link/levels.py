@@ -234,7 +234,7 @@ class Surroundings:
         self._mechanism = mechanism
         self._size = mechanism.size
         everyone = np.arange(len(shard))
-        chance = shard.coins.uniform(everyone, "colour", 0)[:, 0]
+        chance = shard.randomness.uniform(everyone, "colour", 0)[:, 0]
         self._own: Ints = np.floor(chance * self._size).astype(np.int64)
         """[hosted] what the device takes for its own: its colour, then its opinion as it was."""
         self._sent = self._own.astype(np.uint8)

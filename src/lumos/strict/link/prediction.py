@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lumos.crypto.groups import Group, choose_group
-from lumos.device.randomness import PrivateCoins, PublicCoins, simulated_secrets, system_secrets
+from lumos.device.randomness import (
+    PrivateRandomness,
+    PublicRandomness,
+    simulated_secrets,
+    system_secrets,
+)
 from lumos.device.shard import Shard, cut
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program, no_part
@@ -148,8 +153,8 @@ class LinkResult:
     ) -> Program[PairAnswer]:
         """One question at one of its two ends; `lumos.training.trainer.AnswersPairs`.
 
-        Coins are those of the shard: with the same ones, a second answer to the same vector tells
-        nothing that the first one did not.
+        Randomness are those of the shard: with the same ones, a second answer to the same vector
+        tells nothing that the first one did not.
         """
         level = np.array([UNANSWERED])
         if self.reading.way != ALONE and (willing or not asks):
@@ -200,20 +205,21 @@ class LinkResult:
     ) -> "LinkResult":
         """What the devices of a finished run hold, computed at home once more.
 
-        Bit by bit what they held in training. With `coins='system'` their secrets are gone: one to
-        whom several colours were equally likely may take another, the same whenever it is asked.
+        Bit by bit what they held in training. With `randomness='system'` their secrets are gone:
+        one to whom several colours were equally likely may take another, the same whenever it is
+        asked.
 
         Args:
             training: the graph of the run with its training edges.
             weights: as `Trainer.model_state_dict` gave them.
             kept: as `arrays` gave it.
-            split: digest of the split, which the coins of the run are named by.
+            split: digest of the split, which the randomness of the run are named by.
 
         Raises:
             InputError: weights or messages are of another run.
         """
-        strict, public = schedule.strict, PublicCoins(seed)
-        (shard,) = cut(training, 1, seed, arm=_coins(training, schedule.config, seed, split))
+        strict, public = schedule.strict, PublicRandomness(seed)
+        (shard,) = cut(training, 1, seed, arm=_randomness(training, schedule.config, seed, split))
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
@@ -241,8 +247,8 @@ class LinkResult:
         )
 
 
-def _coins(training: Graph, config: "Config", seed: int, split: str) -> str:
-    """The name of the coins that the run tossed, where they were simulated."""
+def _randomness(training: Graph, config: "Config", seed: int, split: str) -> str:
+    """The name of the randomness that the run tossed, where they were simulated."""
     problem = Problem.of(
         graph=training,
         keep=None,
@@ -253,7 +259,7 @@ def _coins(training: Graph, config: "Config", seed: int, split: str) -> str:
         shards=1,
         split=split,
     )
-    return config.profile.coins(problem, config, control=False)
+    return config.profile.randomness(problem, config, control=False)
 
 
 def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, devices: int) -> None:
@@ -313,7 +319,7 @@ def predict_pairs(
     if result.reading.way == ALONE or not len(asked.pairs):
         levels = np.full(asked.pairs.shape, UNANSWERED)
         return _scored(result, asked.pairs, levels, None)
-    fresh = model.config.train.coins == "system"
+    fresh = model.config.train.randomness == "system"
     asked = replace(asked, group=model.config.trees.group)
     answers = _store(model, strict, result).update(
         lambda record: ask_new(result, asked, record, fresh=fresh)
@@ -377,7 +383,7 @@ def answer(
 
     Args:
         both_may_ask: where the first end gets no answer, the second asks.
-        fresh: coins from the operating system, as the run had them.
+        fresh: randomness from the operating system, as the run had them.
         carrier: what moves the messages, a name of `CARRIERS`.
     """
     total = len(result.degree)
@@ -447,9 +453,10 @@ def alone(result: LinkResult, pairs: Ints) -> Doubles:
 
 
 def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
-    """A name for the coins of questions: other questions, other vectors or settings, other coins.
+    """A name for the randomness of questions: other questions, other vectors or settings, other
+    randomness.
 
-    Two runs that drew with the same coins at two ε would reveal more than both together.
+    Two runs that drew with the same randomness at two ε would reveal more than both together.
     """
     strict = result.strict
     settings = repr((strict.answer_epsilon, strict.answer_bits, strict.answers))
@@ -459,7 +466,7 @@ def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
 
 
 def _lone_devices(total: int, seed: int, name: str, *, fresh: bool) -> Shard:
-    """All devices, without neighbours. `name` names their coins, where they are simulated."""
+    """All devices, without neighbours. `name` names their randomness, where they are simulated."""
     devices = np.arange(total)
     simulated = partial(simulated_secrets, seed, arm=f"/answers/{name}")
     secrets = (system_secrets if fresh else simulated)(devices)
@@ -469,6 +476,6 @@ def _lone_devices(total: int, seed: int, name: str, *, fresh: bool) -> Shard:
         total,
         np.zeros(total + 1, np.int64),
         nobody,
-        PrivateCoins(secrets),
-        PublicCoins(seed),
+        PrivateRandomness(secrets),
+        PublicRandomness(seed),
     )

@@ -120,11 +120,11 @@ class Products(LinkStage):
         """Open the sessions of partners before the first product."""
         yield from state.pair()
 
-    def sum(self, state: "StrictLinker", step: int, coins: int) -> Program[Doubles]:
+    def sum(self, state: "StrictLinker", step: int, randomness: int) -> Program[Doubles]:
         """Add up the products of all pairs."""
         numbers, words = state.encoder.integers(), state.words.width
         noise = self.noise(step)
-        total: Doubles = yield from state.sums.sum_products(numbers, words, noise, coins)
+        total: Doubles = yield from state.sums.sum_products(numbers, words, noise, randomness)
         return total
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:

@@ -78,7 +78,7 @@ class StrictLinker(StrictTrainer):
             shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
         )
         train = schedule.config.train
-        group = choose_group(schedule.config.trees.group, simulated=train.coins == "simulated")
+        group = choose_group(schedule.config.trees.group, simulated=train.randomness == "seeded")
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = private.held_back
@@ -94,8 +94,8 @@ class StrictLinker(StrictTrainer):
         self._attempt = 0
 
     def begin_attempt(self, number: int) -> None:
-        """As in `StrictTrainer`. Answers have other coins, too: a peer that answers with another
-        vector in another attempt would see the difference of two levels."""
+        """As in `StrictTrainer`. Answers have other randomness, too: a peer that answers with
+        another vector in another attempt would see the difference of two levels."""
         super().begin_attempt(number)
         self._attempt, self._paired = number, False
 
@@ -144,7 +144,7 @@ class StrictLinker(StrictTrainer):
     def _begin(self) -> None:
         self.words = WordRows(self._scaled_features(), signed=self.schedule.signed)
         if self.control:
-            chance = self.shard.coins.uniform_each(self.words.held, "control words", 0)
+            chance = self.shard.randomness.uniform_each(self.words.held, "control words", 0)
             self.words.replaced(np.floor(chance * self.words.width).astype(np.int64))
         self.encoder = LinkEncoder(self.words, self.schedule, self.shard.public)
 
@@ -249,7 +249,8 @@ class StrictLinker(StrictTrainer):
         return self.reading
 
     def _non_neighbours(self) -> Ints:
-        """[hosted] a partner for everybody, by public coins, edge or not; `NOBODY` for one left."""
+        """[hosted] a partner for everybody, by public randomness, edge or not; `NOBODY` for one
+        left."""
         total = self.shard.total
         order = self.shard.public.generator("strangers").permutation(total)
         partner = np.full(total, NOBODY)

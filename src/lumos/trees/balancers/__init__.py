@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from lumos.crypto.groups import AUTO, check_group
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import UsageError, one_of
 from lumos.exchange.endpoint import Program
@@ -56,13 +56,13 @@ class Balancer(Protocol):
         ...
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: "TreeSettings"
+        self, devices: Ints, public: PublicRandomness, settings: "TreeSettings"
     ) -> Program[None]:
         """The coordinator's part; `no_part()` if it has none. It takes part in the same rounds.
 
         Args:
             devices: ids of all that take part, increasing.
-            public: coins that everyone can recompute from the run seed.
+            public: randomness that everyone can recompute from the run seed.
             settings: of the run.
         """
         ...
@@ -103,8 +103,8 @@ class TreeSettings:
     """Most comparison bits that any pair may reveal; a run that would exceed it stops."""
     group: str = AUTO
     """Group of secret comparisons, a name of `lumos.crypto.groups.GROUPS`. ed25519: in constant
-    time; secp256k1: twice as quick, for simulations; auto: secp256k1 with `coins='simulated'`,
-    ed25519 with `coins='system'`. Ideal comparisons are booked as those of the group."""
+    time; secp256k1: twice as quick, for simulations; auto: secp256k1 with `randomness='seeded'`,
+    ed25519 with `randomness='system'`. Ideal comparisons are booked as those of the group."""
     workers: int | None = None
     """Processes for the curve work of secret comparisons; all cores by default."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
 from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
@@ -30,7 +30,7 @@ class NoBalancer:
         return keep_all(shard)
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()
@@ -73,7 +73,7 @@ class GreedyBalancer:
         return greedy(shard, comparer)
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()

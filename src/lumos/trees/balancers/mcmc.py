@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR, Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import PUBLIC_ID, Door, Inbox, Topic
@@ -271,14 +271,14 @@ def propose(shard: Shard, keep: Flags, workload: int, row: int, iteration: int) 
     start, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
     kept = keep[start:end].nonzero()[0].tolist()
     most = 2 + largest_step(len(kept))
-    coins = shard.coins.uniform_of(row, "mcmc", iteration, most)
-    size = min(step_size(len(kept), coins[1]), len(kept))
+    randomness = shard.randomness.uniform_of(row, "mcmc", iteration, most)
+    size = min(step_size(len(kept), randomness[1]), len(kept))
     for place in range(size):  # the first `size` places of a Fisher–Yates shuffle
-        other = place + int(coins[2 + place] * (len(kept) - place))
+        other = place + int(randomness[2 + place] * (len(kept) - place))
         kept[place], kept[other] = kept[other], kept[place]
     offered = np.array(kept[:size], np.int64)
     offered.sort()
-    return threshold(workload, coins[0]), start + offered
+    return threshold(workload, randomness[0]), start + offered
 
 
 # What each device knows of its neighbours' workloads: heavier, level or lighter, and who leads.
@@ -506,7 +506,7 @@ def mcmc(
     return keep
 
 
-def mcmc_coordinator(devices: Ints, public: PublicCoins, iterations: int) -> Program[None]:
+def mcmc_coordinator(devices: Ints, public: PublicRandomness, iterations: int) -> Program[None]:
     """The coordinator's part in Algorithms 2 and 3: flags, matches, and one choice per step."""
     yield from count_objections(devices)
     tournament = Tournament()
@@ -587,7 +587,7 @@ class McmcBalancer:
         return mcmc(shard, comparer, settings.iterations, observe)
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Finds the heaviest device and chooses who proposes."""
         return mcmc_coordinator(devices, public, settings.iterations)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.randomness import PublicCoins
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, no_part
 from lumos.exchange.messages import Door, Topic
@@ -74,8 +74,8 @@ class EdgeAssignment:
 # Handovers: a device above the threshold gives edges to neighbours that have room.
 #
 # Nothing is compared: the threshold is public, and every device knows its own workload. A device
-# asks over as many of its carried edges as it is above the threshold, drawn by private coins, and
-# asks each at most once while the threshold does not rise. Who is not asked learns nothing.
+# asks over as many of its carried edges as it is above the threshold, drawn by private randomness,
+# and asks each at most once while the threshold does not rise. Who is not asked learns nothing.
 
 ASK = Topic(
     name="optimal/ask",
@@ -116,8 +116,10 @@ def _draw(state: EdgeAssignment, threshold: int, step: int) -> Ints:
     above = state.workload - threshold
     open_ = np.flatnonzero(state.keep & ~state.full & (above > 0)[shard.owner])
     rows = shard.owner[open_]
-    coins = shard.coins.uniform_each(np.bincount(rows, minlength=len(shard)), "whom to ask", step)
-    order = np.lexsort((coins, rows))
+    randomness = shard.randomness.uniform_each(
+        np.bincount(rows, minlength=len(shard)), "whom to ask", step
+    )
+    order = np.lexsort((randomness, rows))
     asked = open_[order[place_in_group(rows) < above[rows]]]
     asked.sort()
     return asked
@@ -309,7 +311,7 @@ class OptimalBalancer:
         return optimal(shard)
 
     def coordinator_program(
-        self, devices: Ints, public: PublicCoins, settings: TreeSettings
+        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
         return no_part()
