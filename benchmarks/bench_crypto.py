@@ -17,7 +17,7 @@ from benchmarks.bench import Row, Size, seconds_of
 
 from lumos.crypto.groups import GROUPS, Group
 from lumos.device import PrivateRandomness, PublicRandomness, Shard, simulated_secrets
-from lumos.exchange import CARRIERS, EVERY_DOOR, Endpoint, LedgerReport, Program
+from lumos.exchange import EVERY_DOOR, TRANSPORTS, Endpoint, LedgerReport, Program
 from lumos.secagg import (
     AggregateSettings,
     IdealAggregator,
@@ -160,10 +160,10 @@ def run(backend: tuple[Any, Any], vectors: Doubles) -> tuple[float, Doubles, Led
         yield from coordinator.sum(width)
 
     permitted = IDEAL_TOPICS if ours is IdealAggregator else frozenset()
-    carrier = CARRIERS["loopback"]([shard_of(devices)], EVERY_DOOR, permitted)
-    [total], _ = carrier.run(shard_program, coordinator_program)
+    transport = TRANSPORTS["loopback"]([shard_of(devices)], EVERY_DOOR, permitted)
+    [total], _ = transport.run(shard_program, coordinator_program)
     start, end = times
-    return end - start, total, carrier.ledger()
+    return end - start, total, transport.ledger()
 
 
 def mask_price(width: int, word: int) -> float:

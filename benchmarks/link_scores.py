@@ -147,10 +147,10 @@ def through_the_exchange(
             learned.append((yield from scorer.levels(pairs, vectors, spec)))
         return np.concatenate(learned)
 
-    carrier = Loopback([shard], ideal=IDEAL_TOPICS if ideal else ())
+    transport = Loopback([shard], ideal=IDEAL_TOPICS if ideal else ())
     start = time.perf_counter()
-    (levels,), _ = carrier.run(device, lambda _: no_part())
-    return time.perf_counter() - start, levels, carrier.ledger()
+    (levels,), _ = transport.run(device, lambda _: no_part())
+    return time.perf_counter() - start, levels, transport.ledger()
 
 
 def row(spec: LevelSpec, count: int, workers: Workers, group: Group) -> dict[str, Any]:

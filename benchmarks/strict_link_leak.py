@@ -220,7 +220,7 @@ def matching_of(world: World, number: int) -> Doubles:
     )
     config = Config.asked(task="link", answers=16 + number)  # other settings, other randomness
     with recording() as tape:
-        made: Federation[Any] = Federation(problem, config, carrier="recording")
+        made: Federation[Any] = Federation(problem, config, transport="recording")
         made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     return matching_events(tape, training)
 
@@ -245,7 +245,7 @@ def refusals(world: World) -> list[Row]:
     pairs = np.where(flip[:, None], pairs[:, ::-1], pairs)
     with recording() as tape:
         budget = world.result.budget.copy()
-        answer(world.result, AskedPairs(pairs=pairs), budget, carrier="recording")
+        answer(world.result, AskedPairs(pairs=pairs), budget, transport="recording")
     many = len(degree)
     reply = Batch.joined(tape.messages(CONSENT.name))
     refused = ~reply.body.ravel().astype(np.bool_)

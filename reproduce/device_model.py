@@ -32,7 +32,7 @@ class DeviceModel:
     download: float = 6.25e6
     """Bytes per second a device can receive: 50 Mbit/s."""
     header: int = 100
-    """Bytes that a carrier adds to each message: addresses, framing, authentication."""
+    """Bytes that a transport adds to each message: addresses, framing, authentication."""
     flops: float = 1e9
     """Floating-point operations per second of a device on matrices this small."""
 
@@ -81,11 +81,11 @@ def elements_of(trees: Balanced, width: int) -> Doubles:
     A device v whose leaf is in ρ(v) trees sends each of them ⌈d/ρ(v)⌉ elements at most.
     """
     graph = trees.graph
-    carrier = np.repeat(np.arange(graph.devices), graph.degrees)[trees.keep]
+    transport = np.repeat(np.arange(graph.devices), graph.degrees)[trees.keep]
     leaf = graph.neighbours[trees.keep]
     receivers: Ints = np.bincount(leaf, minlength=graph.devices)
     bins = largest_bin(width, receivers)[leaf]
-    received = np.bincount(carrier, weights=bins, minlength=graph.devices)
+    received = np.bincount(transport, weights=bins, minlength=graph.devices)
     total: Doubles = _own_elements(graph, width) + received
     return total
 

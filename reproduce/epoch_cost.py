@@ -112,7 +112,7 @@ def _run_epoch(federation: Federation[ShardResult], epoch: int) -> None:
 def _counts(federation: Federation[ShardResult]) -> dict[str, Ints]:
     return {
         name: np.array(counts)
-        for name, counts in federation.carrier.endpoints[0].ledger.state_dict().items()
+        for name, counts in federation.transport.endpoints[0].ledger.state_dict().items()
     }
 
 

@@ -133,7 +133,7 @@ def test_no_profile_is_named_outside_its_folder_and_the_registry() -> None:
     assert profile_names() == []
 
 
-def test_nobody_outside_the_exchange_names_a_carrier() -> None:
+def test_nobody_outside_the_exchange_names_a_transport() -> None:
     named = [
         name
         for name, tree in modules(SOURCE)

@@ -8,7 +8,7 @@ import pytest
 
 from lumos.audit import ATTACKS
 from lumos.baselines.systems import BASELINES
-from lumos.exchange import CARRIERS
+from lumos.exchange import TRANSPORTS
 from lumos.registry import Registry
 from lumos.strict.classify.stages import CLASSIFY_STAGES
 from lumos.training.profile import PROFILES
@@ -20,7 +20,7 @@ EXAMPLES: dict[str, str] = dict(EXAMPLE.findall(GUIDE.read_text("utf-8")))
 REGISTRIES: dict[str, Registry] = {
     "balancer": BALANCERS,
     "baseline": BASELINES,
-    "carrier": CARRIERS,
+    "transport": TRANSPORTS,
     "attack": ATTACKS,
     "profile": PROFILES,
 }

@@ -1,4 +1,4 @@
-"""The balancers as programs for any carrier, each shard with a comparer of its own."""
+"""The balancers as programs for any transport, each shard with a comparer of its own."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ ITERATIONS = 4
 Kept = set[tuple[int, int]]
 
 
-class WholeCarrier(Protocol):
+class WholeTransport(Protocol):
     def run(
         self,
         device_program: Callable[[Shard, Endpoint], Program[Any]],
@@ -30,10 +30,10 @@ class WholeCarrier(Protocol):
     def ledger(self) -> LedgerReport: ...
 
 
-class CarrierOf(Protocol):
+class TransportOf(Protocol):
     def __call__(
         self, shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
-    ) -> WholeCarrier: ...
+    ) -> WholeTransport: ...
 
 
 def no_part(_: Endpoint) -> Program[None]:
@@ -45,7 +45,7 @@ def balanced(
     shards: int,
     balancer: str,
     compare: str,
-    carrier_of: CarrierOf,
+    transport_of: TransportOf,
 ) -> tuple[Kept, LedgerReport]:
     """Who keeps whom, and the ledger."""
 
@@ -65,11 +65,11 @@ def balanced(
         return no_part(endpoint)
 
     pieces = cut(graph, shards, SEED)
-    carrier = carrier_of(pieces, EVERY_DOOR, IDEAL_TOPICS if compare == "ideal" else ())
-    results, _ = carrier.run(device_program, coordinator_program)
+    transport = transport_of(pieces, EVERY_DOOR, IDEAL_TOPICS if compare == "ideal" else ())
+    results, _ = transport.run(device_program, coordinator_program)
     kept: Kept = set()
     for shard, keep in zip(pieces, results, strict=True):
         slots = np.flatnonzero(keep)
         devices = shard.devices[shard.owner[slots]].tolist()
         kept.update(zip(devices, shard.neighbours[slots].tolist(), strict=True))
-    return kept, carrier.ledger()
+    return kept, transport.ledger()

@@ -1,4 +1,4 @@
-"""A carrier that does not trust the program: messages are bytes, and who waits is poisoned.
+"""A transport that does not trust the program: messages are bytes, and who waits is poisoned.
 
 While one shard runs, every array that can be reached from the suspended programs of the others
 holds nonsense. A program that reads another shard's memory, by whatever reference, computes
@@ -184,7 +184,7 @@ class Isolated:
 
 
 class Recorder:
-    """A blocking carrier for one party: answers each outbox with a prepared inbox."""
+    """A blocking transport for one party: answers each outbox with a prepared inbox."""
 
     def __init__(self, answer: Callable[[Outbox], Inbox]) -> None:
         self._answer = answer

@@ -75,7 +75,7 @@ def _exactly(pipe: int, size: int) -> bytes:
 
 
 class Pipes:
-    """A carrier over two pipes."""
+    """A transport over two pipes."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
@@ -87,12 +87,12 @@ class Pipes:
 
 def live(source: int, sink: int) -> Report:
     birth = msgspec.msgpack.decode(read(source), type=Birth)
-    carrier = Pipes(source, sink)
+    transport = Pipes(source, sink)
     if birth.device < 0:
         endpoint = Endpoint(None)
         steps = birth.iterations
         coordinator = mcmc_coordinator(np.arange(birth.total), PublicRandomness(birth.seed), steps)
-        endpoint.drive(coordinator if steps else no_part(), carrier)
+        endpoint.drive(coordinator if steps else no_part(), transport)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(
         np.array([birth.device]),
@@ -105,7 +105,7 @@ def live(source: int, sink: int) -> Report:
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     comparer = IdealComparer(shard, endpoint)
     program = mcmc(shard, comparer, birth.iterations) if birth.iterations else optimal(shard)
-    keep = endpoint.drive(program, carrier)
+    keep = endpoint.drive(program, transport)
     ledger = add_up([endpoint.ledger], birth.total)  # of one device: its own counts
     return Report(
         shard.neighbours[keep].tolist(),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.exchange.balancing import no_part
-from tests.exchange.carriers import Isolated, Recorder
+from tests.exchange.transports import Isolated, Recorder
 
 from lumos.device import Shard, cut
 from lumos.errors import NotHosted, ProtocolError
@@ -50,14 +50,14 @@ def two_shards() -> list[Shard]:
 
 
 def first_shard_sends(
-    outbox: Outbox, carrier: type[Any] = Loopback
+    outbox: Outbox, transport: type[Any] = Loopback
 ) -> tuple[list[Inbox], LedgerReport]:
     """What each shard receives when the first one sends an outbox, and the ledger."""
 
     def program(shard: Shard, _: Endpoint) -> Program[Inbox]:
         return (yield outbox if shard.devices[0] == 0 else outbox.topic.nothing())
 
-    running = carrier(two_shards(), STRICT)
+    running = transport(two_shards(), STRICT)
     inboxes, _ = running.run(program, no_part)
     return inboxes, running.ledger()
 
@@ -76,12 +76,14 @@ class TestBytesAsPadding:
     def topic(self, declare: Declare) -> Topic:
         return declare("test/any-length", door=Door.AGGREGATE, shape=None)
 
-    @pytest.mark.parametrize("carrier", [Loopback, Isolated])
+    @pytest.mark.parametrize("transport", [Loopback, Isolated])
     @pytest.mark.parametrize("longest", [0, 1, 7])
-    def test_padding_does_not_travel(self, topic: Topic, carrier: type[Any], longest: int) -> None:
+    def test_padding_does_not_travel(
+        self, topic: Topic, transport: type[Any], longest: int
+    ) -> None:
         body = np.frombuffer(SECRET * 2, np.uint8).reshape(2, len(SECRET)).copy()
         outbox = topic.send(ints(0, 2), ints(1, 3), body, lengths=ints(0, longest))
-        (_, inbox), ledger = first_shard_sends(outbox, carrier)
+        (_, inbox), ledger = first_shard_sends(outbox, transport)
         assert inbox.batch.lengths is not None
         assert inbox.batch.lengths.tolist() == [0, longest]
         assert inbox.body.shape == (2, longest)
@@ -96,7 +98,7 @@ class TestBytesAsPadding:
 
     @pytest.mark.parametrize("padding", [np.zeros(3, np.uint8), np.array([0, 0, 7], np.uint8)])
     @pytest.mark.parametrize("longest", [0, 2])
-    def test_what_a_carrier_adds_is_refused(
+    def test_what_a_transport_adds_is_refused(
         self, topic: Topic, padding: np.ndarray, longest: int
     ) -> None:
         body = np.zeros((2, longest + 3), np.uint8)
@@ -153,10 +155,10 @@ class TestAnotherSender:
             inbox = yield topic.send(sender, receiver, np.array([5], np.uint8))
             sender[0] = receiver[0] = inbox.sender[0] = inbox.receiver[0] = 3
 
-        carrier = Loopback(whole, STRICT)
-        carrier.run(program, no_part)
-        assert carrier.ledger().messages_sent.tolist() == [1, 0, 0, 0]
-        assert carrier.ledger().messages_received.tolist() == [0, 1, 0, 0]
+        transport = Loopback(whole, STRICT)
+        transport.run(program, no_part)
+        assert transport.ledger().messages_sent.tolist() == [1, 0, 0, 0]
+        assert transport.ledger().messages_received.tolist() == [0, 1, 0, 0]
 
 
 class TestBytesAsAWord:
@@ -243,19 +245,19 @@ class TestABookedTopic:
 
     def test_what_passes_under_a_permission_is_visible(self) -> None:
         topic = ideal_comparison.CLEAR
-        carrier = Loopback(two_shards(), STRICT, ideal_comparison.IDEAL_TOPICS)
+        transport = Loopback(two_shards(), STRICT, ideal_comparison.IDEAL_TOPICS)
 
         def program(shard: Shard, _: Endpoint) -> Program[None]:
             me = shard.devices
             yield topic.send(me, (me + 1) % DEVICES, me)
 
-        carrier.run(program, no_part)
-        ledger = carrier.ledger()
+        transport.run(program, no_part)
+        ledger = transport.ledger()
         assert (ledger.messages, ledger.topics) == (0, {})  # nothing was booked …
         assert ledger.clear_traffic == {"compare/ideal": {"messages": 4, "bytes": 32}}
-        state = carrier.endpoints[0].ledger.state_dict()
-        carrier.endpoints[0].ledger.load_state_dict(state)
-        assert carrier.ledger().clear_traffic == ledger.clear_traffic
+        state = transport.endpoints[0].ledger.state_dict()
+        transport.endpoints[0].ledger.load_state_dict(state)
+        assert transport.ledger().clear_traffic == ledger.clear_traffic
 
 
 class TestEquivocation:
@@ -333,7 +335,7 @@ class TestNegativeEpsilon:
         assert endpoint.ledger.epsilon()[0].tolist() == [2.0, 0.0]
 
 
-def test_no_attack_reaches_a_carrier(declare: Declare) -> None:
+def test_no_attack_reaches_a_transport(declare: Declare) -> None:
     """A refused outbox is never sent, not in part either."""
     topic = declare("test/release", door=Door.RELEASE)
 

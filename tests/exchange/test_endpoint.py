@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.exchange.carriers import Recorder
+from tests.exchange.transports import Recorder
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import DoorClosed, LumosError, NotHosted, ProtocolError
@@ -162,7 +162,7 @@ def test_lengths_are_those_of_the_messages(
         (Batch(ints(3), ints(0), body(0, 0)), ProtocolError),  # another shape
     ],
 )
-def test_what_comes_over_a_real_carrier_is_checked_again(
+def test_what_comes_over_a_real_transport_is_checked_again(
     shard: Shard, declare: Declare, batch: Batch, error: type[LumosError]
 ) -> None:
     topic = declare("test/arrive", door=Door.CONTROL, vocabulary=("yes", "no"))
@@ -172,7 +172,7 @@ def test_what_comes_over_a_real_carrier_is_checked_again(
     assert endpoint.ledger.flows() == {}
 
 
-def test_drive_runs_a_program_over_a_blocking_carrier(shard: Shard, declare: Declare) -> None:
+def test_drive_runs_a_program_over_a_blocking_transport(shard: Shard, declare: Declare) -> None:
     topic = declare("test/drive")
     own = topic.send(ints(0), ints(2), body(5))
 
@@ -184,20 +184,22 @@ def test_drive_runs_a_program_over_a_blocking_carrier(shard: Shard, declare: Dec
     def answer(outbox: Outbox) -> Inbox:
         return Inbox(outbox.batch, quiet=not outbox.batch.messages)
 
-    carrier, endpoint = Recorder(answer), Endpoint(shard)
-    assert endpoint.drive(program(), carrier) == 5
-    assert [outbox.batch.messages for outbox in carrier.outboxes] == [1, 0]
+    transport, endpoint = Recorder(answer), Endpoint(shard)
+    assert endpoint.drive(program(), transport) == 5
+    assert [outbox.batch.messages for outbox in transport.outboxes] == [1, 0]
     assert endpoint.ledger.round == 2
     assert endpoint.ledger.flows()["test/drive"]["received"].tolist()[:2] == [0, 1]
 
 
-def test_drive_hands_nothing_that_is_refused_to_the_carrier(shard: Shard, declare: Declare) -> None:
+def test_drive_hands_nothing_that_is_refused_to_the_transport(
+    shard: Shard, declare: Declare
+) -> None:
     topic = declare("test/foreign")
 
     def program() -> Program[None]:
         yield topic.send(ints(1), ints(2), body(5))
 
-    carrier = Recorder(lambda outbox: Inbox(outbox.batch, quiet=False))
+    transport = Recorder(lambda outbox: Inbox(outbox.batch, quiet=False))
     with pytest.raises(NotHosted):
-        Endpoint(shard).drive(program(), carrier)
-    assert carrier.outboxes == []
+        Endpoint(shard).drive(program(), transport)
+    assert transport.outboxes == []

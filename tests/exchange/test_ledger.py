@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import pytest
 from tests.exchange.balancing import balanced, no_part
-from tests.exchange.carriers import Isolated
 from tests.exchange.post import PostOffice
+from tests.exchange.transports import Isolated
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.exchange import PUBLIC_ID, Door, Endpoint, LedgerReport, Program, Topic
@@ -35,9 +35,9 @@ def agree(ledger: LedgerReport, spy: PostOffice, total: int) -> None:
     assert {name: line.bytes for name, line in ledger.topics.items()} == spy.bytes_of_topic
 
 
-def sent_equals_received(carrier: Isolated | Loopback) -> None:
+def sent_equals_received(transport: Isolated | Loopback) -> None:
     totals: dict[str, Counter[str]] = {}
-    for endpoint in (*carrier.endpoints, carrier.coordinator):
+    for endpoint in (*transport.endpoints, transport.coordinator):
         for name, flows in endpoint.ledger.flows().items():
             for flow, counts in flows.items():
                 totals.setdefault(name, Counter())[flow] += int(counts.sum())
@@ -99,26 +99,26 @@ def test_random_chatter_is_counted_as_the_spy_counts_it(
     agree(ledger, spied.office, DEVICES)
     sent_equals_received(spied)
     assert spied.office.received[COORDINATOR] > 0
-    carrier = Loopback(cut(graph, shards, seed=1))
-    carrier.run(device, coordinator)
-    sent_equals_received(carrier)
-    assert ledger_differences(ledger, carrier.ledger()) == []
+    transport = Loopback(cut(graph, shards, seed=1))
+    transport.run(device, coordinator)
+    sent_equals_received(transport)
+    assert ledger_differences(ledger, transport.ledger()) == []
 
 
 @pytest.mark.parametrize("balancer", ["greedy", "mcmc"])
 def test_secret_comparisons_are_counted_as_the_spy_counts_them(balancer: str) -> None:
-    carriers: list[Isolated] = []
+    transports: list[Isolated] = []
 
-    def carrier_of(
+    def transport_of(
         shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
     ) -> Isolated:
-        carriers.append(Isolated(shards, doors, ideal))
-        return carriers[0]
+        transports.append(Isolated(shards, doors, ideal))
+        return transports[0]
 
     graph = demo_graph(8, features=False)
-    _, ledger = balanced(graph, 3, balancer, "secure", carrier_of)
-    agree(ledger, carriers[0].office, 8)
-    sent_equals_received(carriers[0])
+    _, ledger = balanced(graph, 3, balancer, "secure", transport_of)
+    agree(ledger, transports[0].office, 8)
+    sent_equals_received(transports[0])
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
@@ -146,9 +146,9 @@ def test_epsilon_per_receiver_and_under_collusion(declare: Declare, shards: int)
                 epsilon=np.array([row[3] for row in own]),
             )
 
-    carrier = Loopback(cut(demo_graph(4, features=False), shards, seed=0))
-    carrier.run(device, no_part)
-    ledger = carrier.ledger()
+    transport = Loopback(cut(demo_graph(4, features=False), shards, seed=0))
+    transport.run(device, no_part)
+    ledger = transport.ledger()
     assert ledger.device_epsilon.tolist() == [1.0, 0.0, 0.25, 2.0]
     assert ledger.device_epsilon_collusion.tolist() == [1.25, 0.0, 0.375, 2.0]
     assert (ledger.epsilon_per_receiver, ledger.epsilon_collusion) == (2.0, 2.0)
@@ -197,8 +197,8 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
         name: declare(f"test/{number}", door=Door.RELEASE, **settings)
         for number, (name, settings) in enumerate(KINDS.items())
     }
-    carrier = Loopback(cut(graph, shards, seed=1))
-    carrier.run(releases(topics), no_part)
+    transport = Loopback(cut(graph, shards, seed=1))
+    transport.run(releases(topics), no_part)
     whole = cut(graph, 1, seed=1)[0]
     spent = {name: np.zeros(DEVICES) for name in KINDS}
     for number in range(9):
@@ -206,7 +206,7 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
         spent[list(KINDS)[number % len(KINDS)]] += epsilon_of(number) * speaks * (graph.degrees > 0)
     own = [spent[name] for name in list(KINDS)[:2]]
     edges = [spent[name] for name in list(KINDS)[2:]]
-    ledger = carrier.ledger()
+    ledger = transport.ledger()
     assert ledger.device_edge_epsilon.tolist() == (edges[0] + edges[1] * graph.degrees).tolist()
     assert ledger.edge_epsilon == ledger.device_edge_epsilon.max() > 0
     assert ledger.device_epsilon.tolist() == (own[0] + own[1]).tolist()
@@ -215,7 +215,7 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
     totals = ledger.totals()
     assert totals["edge_epsilon"] == ledger.edge_epsilon
     assert "device_edge_epsilon" not in totals
-    for endpoint in carrier.endpoints:
+    for endpoint in transport.endpoints:
         shard = endpoint.ledger.shard
         assert shard is not None
         expected = ledger.device_edge_epsilon[shard.devices]
@@ -223,9 +223,9 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
 
 
 def test_without_releases_about_edges_their_epsilon_is_zero(declare: Declare) -> None:
-    carrier = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
-    carrier.run(*chatter(declare))
-    ledger = carrier.ledger()
+    transport = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
+    transport.run(*chatter(declare))
+    ledger = transport.ledger()
     assert ledger.edge_epsilon == 0
     assert not ledger.device_edge_epsilon.any()
     assert ledger.epsilon_collusion > 0
@@ -274,9 +274,9 @@ def test_a_device_takes_part_in_rounds_in_which_it_sends_or_receives(declare: De
                 np.zeros(len(one) * times, np.uint8),
             )
 
-    carrier = Loopback(cut(demo_graph(4, features=False), 2, seed=0))
-    carrier.run(device, no_part)
-    ledger = carrier.ledger()
+    transport = Loopback(cut(demo_graph(4, features=False), 2, seed=0))
+    transport.run(device, no_part)
+    ledger = transport.ledger()
     assert ledger.device_rounds.tolist() == [0, 2, 2, 0]
     assert (ledger.rounds, ledger.messages) == (3, 4)
 
@@ -293,14 +293,14 @@ def test_control_bits(declare: Declare) -> None:
         yield four.send(me[:1], other[:1], 3)
         yield named.send(me[:2], other[:2], me[:2])
 
-    carrier = Loopback(cut(demo_graph(16, features=False), 1, seed=0))
-    carrier.run(device, no_part)
-    assert carrier.ledger().control_bits == 16 * 1 + 1 * 2 + 2 * 4
+    transport = Loopback(cut(demo_graph(16, features=False), 1, seed=0))
+    transport.run(device, no_part)
+    assert transport.ledger().control_bits == 16 * 1 + 1 * 2 + 2 * 4
 
 
 def test_totals_are_plain_numbers(declare: Declare) -> None:
-    carrier = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
-    carrier.run(*chatter(declare))
-    totals = carrier.ledger().totals()
+    transport = Loopback(cut(demo_graph(DEVICES, features=False), 2, seed=1))
+    transport.run(*chatter(declare))
+    totals = transport.ledger().totals()
     assert totals["messages"] == sum(line["messages"] for line in totals["topics"].values())
     assert all(not isinstance(value, np.ndarray) for value in totals.values())

@@ -44,13 +44,13 @@ def test_everybody_hears_everybody_and_the_coordinator(
         yield up.send(np.full(DEVICES, COORDINATOR), everyone, np.full(DEVICES, total))
         return total
 
-    carrier = Loopback(pieces)
-    results, total = carrier.run(device, coordinator)
+    transport = Loopback(pieces)
+    results, total = transport.run(device, coordinator)
     assert total == 150
     for shard, result in zip(pieces, results, strict=True):
         before = ((shard.devices - 1) % DEVICES * 100).tolist()
         assert result == before + [150] * len(shard)
-    assert carrier.ledger().rounds == 4
+    assert transport.ledger().rounds == 4
 
 
 @pytest.mark.parametrize("odd", [0, 1])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.exchange.carriers import Isolated
+from tests.exchange.transports import Isolated
 
 from lumos.device import PublicRandomness, Shard, cut
 from lumos.exchange import Endpoint, Inbox, Program
@@ -26,7 +26,7 @@ def edgeless(devices: int) -> Graph:
 
 
 def ask(
-    carrier: Loopback | Isolated, total: int, raised: set[int], shares: list[np.ndarray]
+    transport: Loopback | Isolated, total: int, raised: set[int], shares: list[np.ndarray]
 ) -> list[bool]:
     """What everybody hears; `shares` takes what the coordinator sees."""
 
@@ -46,7 +46,7 @@ def ask(
             return bool(stop.value)
         raise AssertionError("the coordinator should have finished")
 
-    verdicts, seen = carrier.run(device, coordinator)
+    verdicts, seen = transport.run(device, coordinator)
     return [*verdicts, seen]
 
 
@@ -65,9 +65,9 @@ def test_very_small_federations(total: int) -> None:
     for count in range(total + 1):
         for raised in itertools.combinations(range(total), count):
             for shards in range(1, total + 1):
-                for carrier in (Loopback, Isolated):
+                for transport in (Loopback, Isolated):
                     pieces = cut(edgeless(total), shards, seed=0)
-                    verdicts = ask(carrier(pieces), total, set(raised), [])
+                    verdicts = ask(transport(pieces), total, set(raised), [])
                     assert verdicts == [bool(raised)] * (shards + 1)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.exchange.balancing import SEED, balanced, no_part
-from tests.exchange.carriers import Isolated, reachable
+from tests.exchange.transports import Isolated, reachable
 
 import lumos
 from lumos.device import Shard, cut
@@ -134,8 +134,8 @@ def test_an_honest_program_passes_where_the_cheater_does_not(
         return int(mine[0] + inbox.body[0])
 
     graph = demo_graph(3, features=False)
-    for carrier in (Loopback, Isolated):
-        assert carrier(cut(graph, 3, SEED)).run(program, no_part)[0] == [21, 23, 22]
+    for transport in (Loopback, Isolated):
+        assert transport(cut(graph, 3, SEED)).run(program, no_part)[0] == [21, 23, 22]
 
 
 def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> None:

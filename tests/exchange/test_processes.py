@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import pytest
 from tests.exchange.balancing import ITERATIONS, SEED, Kept, balanced
-from tests.exchange.carriers import Isolated
 from tests.exchange.device_process import Birth, Failure, Frame, Report, read, write
 from tests.exchange.post import Letter, Post, PostOffice, Tamper
+from tests.exchange.transports import Isolated
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
@@ -319,10 +319,10 @@ def test_every_flip_in_a_secret_comparison_aborts(place: float) -> None:
     _, ledger = balanced(graph, 1, "mcmc", "ideal", Loopback)
     number = round(place * (ledger.topics["compare/ideal"].messages - 1))
 
-    def carrier_of(
+    def transport_of(
         shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
     ) -> Isolated:
         return Isolated(shards, doors, ideal, Flip("compare", number, bit=number % 8))
 
     with pytest.raises(ProtocolError):
-        balanced(graph, 6, "mcmc", "secure", carrier_of)
+        balanced(graph, 6, "mcmc", "secure", transport_of)

@@ -13,7 +13,7 @@ from lumos.exchange import Tape, recording
 def recorded(**settings: Any) -> tuple[lumos.Run, Tape]:
     """A small run, and what passed in it."""
     with recording() as tape:
-        run = lumos.train("demo:60", carrier="recording", floor=False, **settings)
+        run = lumos.train("demo:60", transport="recording", floor=False, **settings)
     return run, tape
 
 
@@ -71,14 +71,14 @@ def test_what_an_ideal_backend_sends_is_marked() -> None:
 
 def test_only_what_is_wanted_is_kept_and_all_is_counted() -> None:
     with recording(lambda topic, batch: None) as tape:
-        lumos.train("demo:60", carrier="recording", floor=False)
+        lumos.train("demo:60", transport="recording", floor=False)
     assert tape.passed == []
     assert sum(int(t.sent.sum()) for t in tape.traffic) > 0
 
 
 def test_without_a_tape_there_is_nothing_to_record_on() -> None:
     with pytest.raises(UsageError, match="needs a tape"):
-        lumos.train("demo:60", carrier="recording")
+        lumos.train("demo:60", transport="recording")
 
 
 def test_no_message_is_shown() -> None:

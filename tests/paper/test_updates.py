@@ -12,7 +12,7 @@ from tests.runs.running import heard, losses, run
 
 from lumos import Graph
 from lumos.device.shard import Shard
-from lumos.exchange import CARRIERS, Endpoint, Program
+from lumos.exchange import TRANSPORTS, Endpoint, Program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.paper.trainer import Weights
 from lumos.secagg import (
@@ -121,7 +121,7 @@ def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
         masked = run(sixty, **SECURE, **kind)
     for vectors, total in zip(secure.vectors, secure.totals, strict=True):
         assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
-    monkeypatch.setitem(CARRIERS._loaded, "loopback", Permissive)
+    monkeypatch.setitem(TRANSPORTS._loaded, "loopback", Permissive)
     monkeypatch.setitem(AGGREGATORS, "secure", InTheClear)
     monkeypatch.setitem(COORDINATORS, "secure", IdealCoordinator)
     with summing() as clear:

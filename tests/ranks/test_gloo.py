@@ -1,4 +1,4 @@
-"""One program on any carrier: ranks give what one process gives."""
+"""One program on any transport: ranks give what one process gives."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -62,7 +62,7 @@ def after_other_draws(of: Callable[..., Run], out: Path) -> Run:
 def recorded(of: Callable[..., Run], out: Path) -> Run:
     """With everything that it delivers on a tape."""
     with recording():
-        return of(carrier="recording")
+        return of(transport="recording")
 
 
 def nothing(*_: Any) -> None:
@@ -78,7 +78,7 @@ IDLE: dict[str, Variant] = {
     "resume": resumed,
     "progress": lambda of, _: of(progress=nothing),
     "on_epoch": lambda of, _: of(on_epoch=nothing),
-    "carrier": recorded,
+    "transport": recorded,
     "global generators": after_other_draws,
 }
 """By option: a run with it, made by a function that takes the options of `train`, and a folder."""

@@ -91,7 +91,7 @@ class Federation:
     coordinator: type[SecureCoordinator] = SecureCoordinator
     fused: bool = False
     crop: int | None = None
-    carrier: type[Any] = Loopback
+    transport: type[Any] = Loopback
     secrets: Callable[[np.ndarray], np.ndarray] = simulated
     inputs: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     sent: list[Outbox] = field(default_factory=list)
@@ -127,9 +127,11 @@ class Federation:
             return sums
 
         permitted = IDEAL_TOPICS if self.backend == "ideal" else ()
-        carrier = self.carrier(shards_of(total, self.shards, self.secrets), EVERY_DOOR, permitted)
-        result = carrier.run(devices, coordinator)
-        self.ledger = carrier.ledger()
+        transport = self.transport(
+            shards_of(total, self.shards, self.secrets), EVERY_DOOR, permitted
+        )
+        result = transport.run(devices, coordinator)
+        self.ledger = transport.ledger()
         return result
 
     def _sum(self, aggregator: Any, devices: np.ndarray, number: int) -> Program[Any]:

@@ -230,12 +230,12 @@ def test_a_device_that_missed_a_sum_comes_back(skipping: bool) -> None:
             sums.append((yield from party.sum(4)))
         return sums
 
-    carrier = Loopback(shards_of(TOTAL, TOTAL), EVERY_DOOR)
+    transport = Loopback(shards_of(TOTAL, TOTAL), EVERY_DOOR)
     if not skipping:
         with pytest.raises(ProtocolError):
-            carrier.run(devices, coordinator)
+            transport.run(devices, coordinator)
         return
-    heard, sums = carrier.run(devices, coordinator)
+    heard, sums = transport.run(devices, coordinator)
     truth = fixed_sum(VECTORS, 32)
     assert np.array_equal(sums[0], truth)
     assert np.array_equal(sums[1], fixed_sum(np.delete(VECTORS, absent, axis=0), 32))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.exchange.carriers import Isolated
+from tests.exchange.transports import Isolated
 from tests.secagg.federation import Federation, drawn_graph, fixed_sum, shards_of
 
 from lumos.errors import InputError, UsageError
@@ -128,7 +128,7 @@ def test_shards_share_nothing_but_messages(backend: str, ledger_differences: Dif
     drop_stage[0][5] = Stage.MASKED
     plain = Federation(AggregateSettings(), backend)
     _, sums = plain.run(rounds, drop_stage)
-    isolated = Federation(AggregateSettings(), backend, shards=5, carrier=Isolated)
+    isolated = Federation(AggregateSettings(), backend, shards=5, transport=Isolated)
     _, same = isolated.run(rounds, drop_stage)
     assert all(np.array_equal(one, two) for one, two in zip(sums, same, strict=True))
     assert plain.ledger is not None

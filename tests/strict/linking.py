@@ -102,9 +102,9 @@ def on_shards(
 ) -> tuple[list[tuple[Shard, Any]], LedgerReport]:
     """The results of a program of the devices, shard by shard, and the ledger."""
     parts = cut(graph, shards, seed=seed)
-    carrier = Loopback(parts, ideal=IDEAL_TOPICS)
-    results, _ = carrier.run(program, lambda _: no_part())
-    return list(zip(parts, results, strict=True)), carrier.ledger()
+    transport = Loopback(parts, ideal=IDEAL_TOPICS)
+    results, _ = transport.run(program, lambda _: no_part())
+    return list(zip(parts, results, strict=True)), transport.ledger()
 
 
 def whole(parts: list[tuple[Shard, Any]]) -> np.ndarray:

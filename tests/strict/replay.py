@@ -61,7 +61,7 @@ def whole_run(
         if labels is not None:
             drawn.start()
         try:
-            made: Any = federation(graph, roles, seed, carrier="recording", **settings)
+            made: Any = federation(graph, roles, seed, transport="recording", **settings)
             made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
             epochs(made, 0, made.config.train.epochs)
             made.finish()

@@ -40,7 +40,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
     if roles is None:
         roles = np.full(graph.devices, Role.TRAIN)
     control, shards = settings.pop("control", False), settings.pop("shards", 1)
-    carrier = settings.pop("carrier", "loopback")
+    transport = settings.pop("transport", "loopback")
     problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
@@ -51,7 +51,7 @@ def federation(graph: Graph, roles: Any = None, seed: int = 0, **settings: Any) 
         shards=shards,
     )
     config = Config.of(**{**QUICK, **settings})
-    return Federation(problem, config, control=control, carrier=carrier)
+    return Federation(problem, config, control=control, transport=transport)
 
 
 def started(*args: Any, **settings: Any) -> Any:

@@ -97,8 +97,8 @@ def test_with_comparisons(compare: Compare) -> None:
     assert balanced.compare == compare
     assert balanced.ledger.comparisons == graph.edges
     first, second = graph.edge_list().T
-    carrier = np.where(graph.degrees[first] < graph.degrees[second], first, second)
-    assert balanced.workload.tolist() == np.bincount(carrier, minlength=30).tolist()
+    transport = np.where(graph.degrees[first] < graph.degrees[second], first, second)
+    assert balanced.workload.tolist() == np.bincount(transport, minlength=30).tolist()
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ class Scene:
         seed = self.seed if seed is None else seed
         config = self.config(task, **{"floor": False, "control": False, **changes})
         with recording(keep) as tape:
-            run = train(graph, config, seed=seed, split=self.split, carrier="recording")
+            run = train(graph, config, seed=seed, split=self.split, transport="recording")
         public = PublicRandomness(seed)
         if task == "link":
             split = edge_split(graph, self.split, public).split
@@ -212,7 +212,7 @@ def received_by(devices: Flags) -> Keep:
 # - *everybody*: sums that were opened (`opened_sums`), weights that follow from them;
 # - *the coordinator*: what was sent to it, but for bodies of masked vectors, which nobody can read;
 # - *a broker* moves the messages: senders, receivers, sizes and rounds of all (`Tape.traffic`), and
-#   bodies unless the carrier seals them.
+#   bodies unless the transport seals them.
 
 
 def slots_of(graph: Graph, receiver: Ints, sender: Ints) -> Ints:
@@ -251,7 +251,7 @@ def opened_sums(recorded: Recorded) -> list[Doubles]:
 
 
 def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
-    """All sums of the last carrier in order, as everybody received them."""
+    """All sums of the last transport in order, as everybody received them."""
     return [
         fixed.decode(_words(0, batch, fixed, packed=topic == SECURE_SUM))
         for topic in OPENED

@@ -12,5 +12,5 @@
 Assumptions: the operating system's generator is sound, ChaCha20 is a pseudo-random function, and
 Diffie-Hellman is hard in the group that is used. Arithmetic of edwards25519 is libsodium's
 (constant time), of secp256k1 libsecp256k1's (not constant time), ChaCha20 is OpenSSL's for few keys
-and numpy's for many. Nothing here knows a device, a message or a carrier.
+and numpy's for many. Nothing here knows a device, a message or a transport.
 """

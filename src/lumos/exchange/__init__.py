@@ -5,7 +5,7 @@ from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import PUBLIC_ID, TOPICS, Batch, Door, Inbox, Outbox, Topic
 from lumos.exchange.observer import LedgerReport, TopicLine, add_up
 from lumos.exchange.tape import Passed, Tape, TopicTraffic, recording
-from lumos.exchange.transports import CARRIERS, Carrier, CarrierFactory
+from lumos.exchange.transports import TRANSPORTS, Transport, TransportFactory
 
 __all__ = [
     "CARRIERS",

@@ -183,16 +183,16 @@ def changed(program: "Program[Result]", change: Callable[[Outbox], Outbox]) -> "
     return played(program, lambda outbox: unchanged(change(outbox)))
 
 
-# The endpoint: the only way from a shard to a carrier. It checks and counts every message.
+# The endpoint: the only way from a shard to a transport. It checks and counts every message.
 #
-# It trusts nobody: neither the program behind it nor the carrier in front of it. Doors, ε and
+# It trusts nobody: neither the program behind it nor the transport in front of it. Doors, ε and
 # releases that must be the same for all receivers are checked on the way out; ids, the form of
 # bodies and counts both ways. All of it is computed from the arrays that travel.
 
 Program = Generator[Outbox, Inbox, Result]
 """A program: it yields what its devices send in a round and is resumed with what they receive.
 
-It cannot tell which carrier moves its messages, and no carrier looks inside it.
+It cannot tell which transport moves its messages, and no transport looks inside it.
 """
 
 EVERY_DOOR = frozenset(Door)
@@ -204,7 +204,7 @@ def no_part() -> Program[None]:
 
 
 class Connection(Protocol):
-    """One party's connection to a carrier, for parties that live in processes of their own."""
+    """One party's connection to a transport, for parties that live in processes of their own."""
 
     def swap(self, outbox: Outbox) -> Inbox:
         """Send what this party sends, wait until the round is complete, return what arrived."""
@@ -295,7 +295,7 @@ class Endpoint:
                 raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
 
 
-# A running program and its endpoint, as every carrier in a process advances it.
+# A running program and its endpoint, as every transport in a process advances it.
 
 
 class RunningProgram(Generic[Result]):

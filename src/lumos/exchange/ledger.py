@@ -88,7 +88,8 @@ class Ledger:
         if topic not in self.ideal:
             raise ProtocolError(
                 f"topic {topic.name!r} computes in the clear and is booked by formula, which this "
-                "run does not permit; build its carrier with the topic in `ideal`, or use `secure`"
+                "run does not permit; build its transport with the topic in `ideal`, or use "
+                "`secure`"
             )
 
     def book(self, topic: Topic, rows: Ints, booking: Booking) -> None:

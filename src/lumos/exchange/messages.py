@@ -181,11 +181,11 @@ class Outbox:
     Args:
         batch: the messages.
         awaits: ids of those who may send to a hosted device in this round, known beforehand and
-            mutual: whoever is awaited awaits the other one. A carrier that has it needs no barrier
-            to know when the round is complete. None: anybody may send.
+            mutual: whoever is awaited awaits the other one. A transport that has it needs no
+            barrier to know when the round is complete. None: anybody may send.
         check: raises `ProtocolError` for messages that the program would refuse in this round,
-            beyond what the topic declares. A carrier may drop those of one sender before they stop
-            the program. None: there is no such check.
+            beyond what the topic declares. A transport may drop those of one sender before they
+            stop the program. None: there is no such check.
     """
 
     __slots__ = ("awaits", "batch", "check", "topic")
@@ -209,7 +209,7 @@ class Inbox:
     Args:
         batch: the messages; `sender`, `receiver` and `body` are its arrays.
         quiet: True when nobody in the whole federation sent anything in this round. A synchronous
-            carrier knows this when it closes a round; it is public, one bit per round.
+            transport knows this when it closes a round; it is public, one bit per round.
     """
 
     __slots__ = ("batch", "body", "quiet", "receiver", "sender")

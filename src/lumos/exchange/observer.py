@@ -181,7 +181,7 @@ class TopicLine:
     messages: int
     """Messages delivered."""
     bytes: int
-    """Bytes of their bodies; a carrier's own headers are not counted."""
+    """Bytes of their bodies; a transport's own headers are not counted."""
     learns: str
     """Who learns what from it."""
     ideal: bool

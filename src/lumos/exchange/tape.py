@@ -1,7 +1,7 @@
-"""What passed over a carrier, recorded for an auditor.
+"""What passed over a transport, recorded for an auditor.
 
     with recording() as tape:
-        run = lumos.train(graph, carrier="recording")
+        run = lumos.train(graph, transport="recording")
     tape.messages("strict/symbol"), tape.traffic
 
 With `replayed`, the coordinator's messages of another tape take the place of those that it sends:
@@ -33,9 +33,9 @@ class Passed(NamedTuple):
     """The messages of one topic in one round."""
 
     exchange: int
-    """Number of the carrier: a run has one for its trees, and one for each arm."""
+    """Number of the transport: a run has one for its trees, and one for each arm."""
     round: int
-    """Number of the round on that carrier."""
+    """Number of the round on that transport."""
     topic: Topic
     batch: Batch
     """By receiver, then sender; those that the tape keeps."""
@@ -45,7 +45,7 @@ class Passed(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class TopicTraffic:
-    """Messages of one topic on one carrier, as whoever carries them sees them."""
+    """Messages of one topic on one transport, as whoever carries them sees them."""
 
     topic: Topic
     exchange: int
@@ -122,23 +122,23 @@ class Tape:
         self._traffic: dict[tuple[int, str], TopicTraffic] = {}
         self.passed: list[Passed] = []
         self.exchanges = 0
-        """Carriers that were recorded."""
+        """Transports that were recorded."""
 
     def __repr__(self) -> str:
         return f"Tape(rounds={len(self.passed)})"  # messages are private
 
     @property
     def traffic(self) -> list[TopicTraffic]:
-        """Counts of every topic on every carrier, in the order of first messages."""
+        """Counts of every topic on every transport, in the order of first messages."""
         return list(self._traffic.values())
 
     @property
     def last(self) -> int:
-        """Number of the last carrier: that of the run itself, which is trained last."""
+        """Number of the last transport: that of the run itself, which is trained last."""
         return self.exchanges - 1
 
     def open(self) -> int:
-        """The number of a further carrier."""
+        """The number of a further transport."""
         self.exchanges += 1
         return self.exchanges - 1
 
@@ -181,7 +181,7 @@ class Tape:
         return Batch(batch.sender, batch.receiver, body, batch.epsilon, batch.lengths)
 
     def messages(self, topic: str, exchange: int | None = None) -> list[Batch]:
-        """The batches of a topic, round by round; of the last carrier unless another is named."""
+        """The batches of a topic, round by round; of the last transport unless another is named."""
         wanted = self.last if exchange is None else exchange
         return [
             one.batch for one in self.passed if one.topic.name == topic and one.exchange == wanted
@@ -193,7 +193,7 @@ _TAPE: ContextVar[Tape | None] = ContextVar("tape", default=None)
 
 @contextmanager
 def recording(keep: Keep | None = None, replayed: Tape | None = None) -> Iterator[Tape]:
-    """Record whatever carriers of the name `recording` move meanwhile; arguments of `Tape`."""
+    """Record whatever transports of the name `recording` move meanwhile; arguments of `Tape`."""
     tape = Tape(keep, replayed)
     token = _TAPE.set(tape)
     try:

@@ -141,7 +141,7 @@ class LeafOrigin(NamedTuple):
 
     vertex: Ints
     """[leaves] id of the device that the leaf stands for."""
-    carrier: Ints
+    owner: Ints
     """[leaves] id of the device whose tree it is in."""
 
 
@@ -357,21 +357,21 @@ class PaperTrainer:
         pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
         return pooled, LeafOrigin(inbox.receiver, inbox.sender)
 
-    def _by_carrier(self, origin: LeafOrigin) -> Ints:
-        """The order by carrier, then vertex; cached, since it is the same in every epoch."""
+    def _by_owner(self, origin: LeafOrigin) -> Ints:
+        """The order by owner, then vertex; cached, since it is the same in every epoch."""
         last = self._order
         if last is None or not all(map(np.array_equal, last[0], origin)):
-            self._order = last = (origin, np.lexsort((origin.vertex, origin.carrier)))
+            self._order = last = (origin, np.lexsort((origin.vertex, origin.owner)))
         return last[1]
 
     def _return(self, origin: LeafOrigin, gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
-        """Send gradients to the carriers of the leaves; return those of the branches in order."""
+        """Send gradients to the transports of the leaves; return those of the branches in order."""
         forest = self.forest
-        order = self._by_carrier(origin)
+        order = self._by_owner(origin)
         inbox = yield send_rows(
             LEAF_GRADIENT,
             origin.vertex[order],
-            origin.carrier[order],
+            origin.owner[order],
             gradient[torch.from_numpy(order)],
         )
         if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(

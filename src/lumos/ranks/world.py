@@ -366,7 +366,7 @@ _WORLD: list[World] = []
 
 
 def enter(world: World) -> None:
-    """Make this the world of the process: carriers named `gloo` use it."""
+    """Make this the world of the process: transports named `gloo` use it."""
     _WORLD[:] = [world]
 
 

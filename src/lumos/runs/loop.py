@@ -1,4 +1,4 @@
-"""A federation: shards, their trainers, the coordinator and the carrier of one run."""
+"""A federation: shards, their trainers, the coordinator and the transport of one run."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Program, no_part
 from lumos.exchange.ledger import ROUND, Ledger
 from lumos.exchange.observer import LedgerReport, Observer
-from lumos.exchange.transports import CARRIERS
+from lumos.exchange.transports import TRANSPORTS
 from lumos.graph.arrays import IdTexts, spans
 from lumos.machine import cpu_seconds, peak_rss_mb
 from lumos.ranks.world import note_phase
@@ -47,7 +47,7 @@ from lumos.typing import Arrays, Flags, Floats, Ints, Progress
 Answer = TypeVar("Answer")
 
 IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
-"""What a carrier has to permit where a simulation computes in the clear."""
+"""What a transport has to permit where a simulation computes in the clear."""
 
 
 class Federation(Generic[Result]):
@@ -58,7 +58,7 @@ class Federation(Generic[Result]):
         config: settings.
         control: releases carry no information.
         step: number of the release, where it is a further one.
-        carrier: what moves the messages, a name of `CARRIERS`.
+        transport: what moves the messages, a name of `TRANSPORTS`.
         randomness: names the randomness of simulated devices; by default as the profile does, so
             that no two runs share any.
     """
@@ -70,7 +70,7 @@ class Federation(Generic[Result]):
         *,
         control: bool = False,
         step: int = 0,
-        carrier: str = "loopback",
+        transport: str = "loopback",
         randomness: str | None = None,
     ) -> None:
         profile = config.profile
@@ -86,19 +86,19 @@ class Federation(Generic[Result]):
             for part in problem.parts
         ]
         ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
-        self.carrier = CARRIERS[carrier](self.shards, profile.doors, ideal)
-        self.observer = self.carrier.observer
+        self.transport = TRANSPORTS[transport](self.shards, profile.doors, ideal)
+        self.observer = self.transport.observer
         programs: Programs[Result] = profile.programs(
             Placement(
                 problem=problem,
                 config=config,
                 shards=self.shards,
-                endpoints=list(self.carrier.endpoints),
+                endpoints=list(self.transport.endpoints),
                 private=[
                     PrivateData.of(part, keep, alone=problem.alone)
                     for part, keep in zip(problem.parts, problem.keep, strict=True)
                 ],
-                coordinator=self.carrier.coordinator,
+                coordinator=self.transport.coordinator,
                 public=PublicRandomness(problem.seed),
                 randomness=randomness,
                 control=control,
@@ -121,7 +121,7 @@ class Federation(Generic[Result]):
         coordinator: Callable[[CoordinatorProgram], Program[None]] | None = None,
     ) -> list[Answer]:
         """Run one part of the programs; what each shard returned."""
-        answers, _ = self.carrier.run(
+        answers, _ = self.transport.run(
             lambda shard, _: devices(self._trainer_of[id(shard)]),
             lambda _: no_part() if coordinator is None else coordinator(self.coordinator),
         )
@@ -160,11 +160,11 @@ class Federation(Generic[Result]):
 
     def ledger(self) -> LedgerReport:
         """Everything that passed so far; elsewhere than at rank 0, what this shard did."""
-        return self.carrier.ledger()
+        return self.transport.ledger()
 
     def ledger_state(self) -> Arrays:
         """Flows and rounds of all devices, and of the coordinator, for a checkpoint."""
-        states = [endpoint.ledger.state_dict() for endpoint in self.carrier.endpoints]
+        states = [endpoint.ledger.state_dict() for endpoint in self.transport.endpoints]
         rounds = {f"ledger/{ROUND}": state.pop(ROUND) for state in states}
         gathered = self.observer.gather(
             "ledgers",
@@ -183,7 +183,7 @@ class Federation(Generic[Result]):
                 if name in part:
                     counts[part["devices"]] = part[name]
             whole[f"ledger/{name}"] = counts
-        own = self.carrier.coordinator.ledger.state_dict()
+        own = self.transport.coordinator.ledger.state_dict()
         return whole | rounds | {f"coordinator/{name}": counts for name, counts in own.items()}
 
     def scattered(self, state: Arrays | None) -> list[Arrays] | None:
@@ -218,10 +218,10 @@ class Federation(Generic[Result]):
 
     def _ledgers(self, states: Sequence[Arrays]) -> Iterator[tuple[Ledger, Arrays]]:
         """The ledgers of this process, and the part of a checkpoint that is theirs."""
-        for endpoint, state in zip(self.carrier.endpoints, states, strict=True):
+        for endpoint, state in zip(self.transport.endpoints, states, strict=True):
             yield endpoint.ledger, part_of(state, "ledger/")
         if self.observer.first:
-            yield self.carrier.coordinator.ledger, part_of(states[0], "coordinator/")
+            yield self.transport.coordinator.ledger, part_of(states[0], "coordinator/")
 
     def digest_differs(self) -> bool:
         """Whether shards differ in what is public and must be the same: the trainers' state."""
@@ -257,7 +257,7 @@ def fit(
     *,
     arm: str,
     control: bool = False,
-    carrier: str = "loopback",
+    transport: str = "loopback",
     folder: RunFolder | None = None,
     resume: bool = False,
     on_epoch: EpochCallback | None = None,
@@ -269,7 +269,7 @@ def fit(
         config: settings.
         arm: its name in events: `run`, `own` or `control`.
         control: releases carry no information.
-        carrier: what moves the messages, a name of `CARRIERS`.
+        transport: what moves the messages, a name of `TRANSPORTS`.
         folder: where metrics and checkpoints go.
         resume: go on from the checkpoint, if there is one.
         on_epoch: called after every epoch.
@@ -277,7 +277,7 @@ def fit(
     Returns:
         The arm; None elsewhere than at rank 0, where the observer is.
     """
-    federation: Federation[Any] = Federation(problem, config, control=control, carrier=carrier)
+    federation: Federation[Any] = Federation(problem, config, control=control, transport=transport)
     return _Loop(federation, arm, folder, on_epoch).run(resume)
 
 
@@ -452,7 +452,7 @@ class RunJob:
     """Without `keep`: nobody carries an edge yet."""
     config: Config
     observer: Observer
-    carrier: str
+    transport: str
     folder: RunFolder | None
     """At rank 0."""
     progress: Progress | None
@@ -480,7 +480,7 @@ class RunJob:
             self.config.trees,
             seed=problem.seed,
             randomness=self.config.train.randomness,
-            carrier=self.carrier,
+            transport=self.transport,
             progress=self.progress,
         )
         summary_or_none = self._summary(done)
@@ -560,7 +560,7 @@ class RunJob:
                 config,
                 arm=arm,
                 control=arm == CONTROL,
-                carrier=self.carrier,
+                transport=self.transport,
                 folder=None if self.folder is None else self.folder.arm(arm),
                 resume=resume,
                 on_epoch=report,

@@ -192,7 +192,7 @@ def predict_new_devices(
     *,
     graph: Graph | None = None,
     data_dir: Path | None = None,
-    carrier: str = "loopback",
+    transport: str = "loopback",
 ) -> tuple[Floats, LedgerReport]:
     """[new devices, classes] probabilities, and the ledger of what it took.
 
@@ -200,7 +200,7 @@ def predict_new_devices(
         run: a run that classifies.
         graph: the graph of the run; found by its name or path otherwise.
         data_dir: where named graphs lie.
-        carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
+        transport: what moves the messages, a name of `lumos.exchange.TRANSPORTS`.
     """
     if not run.classes:
         raise UsageError("new devices are for runs that classify; this one predicts links")
@@ -210,7 +210,7 @@ def predict_new_devices(
         _with_new_devices(run, graph, new_devices),
         config,
         step=_release_number(new_devices),
-        carrier=carrier,
+        transport=transport,
     )
     for trainer in federation.trainers:
         trainer.load_model_state_dict(run.model.weights, run.model.kept)
@@ -292,10 +292,10 @@ def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) ->
         if issparse(old)
         else np.concatenate([np.asarray(old), rows]),
     )
-    carrier = np.repeat(np.arange(total), joined.degrees)
+    transport = np.repeat(np.arange(total), joined.degrees)
     return Problem.of(
         graph=joined,
-        keep=carrier >= devices,
+        keep=transport >= devices,
         roles=np.full(total, Role.NOBODY, np.int64),
         held_back=np.empty((0, 2), np.int64),
         classes=len(run.classes),

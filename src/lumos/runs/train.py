@@ -67,7 +67,7 @@ class Hosting:
         return self.shards if self.world is None else self.world.size
 
     @property
-    def carrier(self) -> str:
+    def transport(self) -> str:
         """What moves messages between them."""
         return "loopback" if self.world is None else "gloo"
 
@@ -194,7 +194,7 @@ def train(
     *,
     seed: int = 0,
     shards: int = 1,
-    carrier: str = "loopback",
+    transport: str = "loopback",
     data_dir: Path | None = None,
     source: Mapping[str, Any] | None = None,
     split: GivenSplit = None,
@@ -212,7 +212,7 @@ def train(
         config: all settings; or give single ones by name, as `epsilon=1.0, backbone="gat"`.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
-        carrier: what moves the messages, a name of `lumos.exchange.CARRIERS`.
+        transport: what moves the messages, a name of `lumos.exchange.TRANSPORTS`.
         data_dir: where named graphs lie.
         source: arguments by which `load` finds the graph again, for new devices.
         split: who trains, validates and tests. By default masks that the graph has, otherwise a
@@ -232,7 +232,7 @@ def train(
         config,
         seed=seed,
         hosting=Hosting(shards),
-        carrier=carrier,
+        transport=transport,
         data_dir=data_dir,
         source=source,
         split=split,
@@ -254,7 +254,7 @@ def train_rank(
     *,
     seed: int = 0,
     hosting: Hosting,
-    carrier: str | None = None,
+    transport: str | None = None,
     data_dir: Path | None = None,
     source: Mapping[str, Any] | None = None,
     split: GivenSplit = None,
@@ -269,7 +269,7 @@ def train_rank(
 
     Args:
         hosting: what this process hosts.
-        carrier: what moves the messages; by default what `hosting` needs.
+        transport: what moves the messages; by default what `hosting` needs.
         others: as in `train`. Only rank 0 writes to `out` and reports progress.
 
     Returns:
@@ -289,14 +289,14 @@ def train_rank(
     about = describe(problem, given.source if source is None else source, config, hosting.count)
     _check_alike(observer, about)
     folder = _folder(out, about, config, resume=resume) if observer.first else None
-    carrier = carrier or hosting.carrier
+    transport = transport or hosting.transport
     here = sum(len(part.devices) for part in problem.parts)
     arcs = sum(part.slots for part in problem.parts)
     with (
         threads_for(here, arcs // 2),
         displayed(progress if observer.first else None, "training") as shown,
     ):
-        job = RunJob(problem, config, observer, carrier, folder, shown, on_epoch)
+        job = RunJob(problem, config, observer, transport, folder, shown, on_epoch)
         summary, keep = job.trees(trees)
         fitted = job.fit_arms(keep, resume=resume)
     ids, rows = job.gathered()

@@ -30,9 +30,9 @@ the ring's order is uniform to those who do not know its seed (`ring_order`):
 
 **What is not.** A coalition that is chosen after the draw, for example by seizing the mask
 neighbours of one device during the run: t of them are enough. Vectors are not checked: a device may
-send any numbers within the range. That public keys and messages are their senders' is the carrier's
-guarantee; in a sum no message passes between devices. With simulated randomness the mask graph
-follows from the run seed.
+send any numbers within the range. That public keys and messages are their senders' is the
+transport's guarantee; in a sum no message passes between devices. With simulated randomness the
+mask graph follows from the run seed.
 
 **Sizes.** A shard makes arrays of the size of its devices times k, and none of the federation's,
 but for the list of the draw: 16 bytes for each device. The coordinator's, which hears all devices,

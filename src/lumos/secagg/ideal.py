@@ -277,7 +277,7 @@ CLEAR_SUM = Topic(
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})
-"""What a carrier has to permit for this backend."""
+"""What a transport has to permit for this backend."""
 
 _SWAPS = 4
 _DRAW_SWAPS = 2

@@ -130,7 +130,7 @@ def wrap(seeds: Words, keys: Words) -> Words:
 # ratchet further. s_r is forgotten as soon as it is turned: no sum is taken part in twice, and
 # whoever seizes a device later cannot compute the masks of earlier sums, unless the device keeps
 # the secret of its private key on its disk (`lumos.device.randomness`), so that it can come back
-# after a restart. That the public keys are the neighbours' is the carrier's guarantee.
+# after a restart. That the public keys are the neighbours' is the transport's guarantee.
 
 KEY = 32
 WORD = 12

@@ -17,7 +17,7 @@ from lumos.display import DISPLAYS, ProgressOption, displayed, frame
 from lumos.errors import one_of
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.observer import LedgerReport, Observer
-from lumos.exchange.transports import CARRIERS
+from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.arrays import spans
 from lumos.graph.facts import GraphPart, parts_of
@@ -49,27 +49,27 @@ def least_largest_workload(graph: Graph) -> int:
         return 0
     first, second = graph.edge_list().T
     degree = graph.degrees
-    carrier = np.where(degree[first] <= degree[second], first, second)
-    other = first + second - carrier
-    workload = np.bincount(carrier, minlength=graph.devices)
+    owner = np.where(degree[first] <= degree[second], first, second)
+    other = first + second - owner
+    workload = np.bincount(owner, minlength=graph.devices)
     low, high = -(-graph.edges // graph.devices), int(workload.max())
     while low < high:
         middle = (low + high) // 2
-        if _possible(carrier, other, workload, middle):
+        if _possible(owner, other, workload, middle):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _possible(carrier: Ints, other: Ints, workload: Ints, most: int) -> bool:
+def _possible(owner: Ints, other: Ints, workload: Ints, most: int) -> bool:
     devices = len(workload)
     source, sink = devices, devices + 1
     over, under = np.flatnonzero(workload > most), np.flatnonzero(workload < most)
-    tails = np.concatenate([carrier, np.full(len(over), source), under])
+    tails = np.concatenate([owner, np.full(len(over), source), under])
     heads = np.concatenate([other, over, np.full(len(under), sink)])
     room = np.concatenate(
-        [np.ones(len(carrier), np.int64), workload[over] - most, most - workload[under]]
+        [np.ones(len(owner), np.int64), workload[over] - most, most - workload[under]]
     )
     network = csr_array((room.astype(np.int32), (tails, heads)), shape=(devices + 2, devices + 2))
     flow = maximum_flow(network, source, sink)
@@ -173,7 +173,7 @@ def balance(
     seed: int = 0,
     shards: int = 1,
     randomness: RandomnessSource = "seeded",
-    carrier: str = "loopback",
+    transport: str = "loopback",
     progress: ProgressOption = None,
 ) -> Balanced:
     """Run the tree constructor of a whole federation on this machine.
@@ -185,7 +185,7 @@ def balance(
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         randomness: device secrets from the run seed, or from the operating system.
-        carrier: what moves the messages, a name of `CARRIERS`.
+        transport: what moves the messages, a name of `TRANSPORTS`.
         progress: True shows it; or a callback `(done, total, note)`, called periodically.
     """
     graph = as_graph(graph)
@@ -193,7 +193,7 @@ def balance(
     one_of("randomness", randomness, get_args(RandomnessSource))
     parts = parts_of(graph, spread(graph.devices, shards), features=False)
     done = balance_parts(
-        parts, settings, seed=seed, randomness=randomness, carrier=carrier, progress=progress
+        parts, settings, seed=seed, randomness=randomness, transport=transport, progress=progress
     )
     keep = in_slots(graph.offsets, [part.devices for part in parts], done.kept)
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
@@ -227,7 +227,7 @@ def balance_parts(
     *,
     seed: int = 0,
     randomness: RandomnessSource = "seeded",
-    carrier: str = "loopback",
+    transport: str = "loopback",
     progress: ProgressOption = None,
 ) -> BalancedParts:
     """Run the tree constructor for the parts that this process hosts; arguments as in `balance`."""
@@ -237,7 +237,7 @@ def balance_parts(
     workers = make_pool(settings.workers) if secret else None
     try:
         with displayed(progress, "balancing") as shown:
-            return _balance(settings, balancer, seed, randomness, pieces, workers, carrier, shown)
+            return _balance(settings, balancer, seed, randomness, pieces, workers, transport, shown)
     finally:
         if workers is not None:
             workers.close()
@@ -250,12 +250,12 @@ def _balance(
     randomness: RandomnessSource,
     pieces: list[Shard],
     workers: Workers | None,
-    carrier: str,
+    transport: str,
     progress: Progress | None,
 ) -> BalancedParts:
     total = pieces[0].total
     ideal = IDEAL_TOPICS if balancer.compares and workers is None else frozenset()
-    federation = CARRIERS[carrier](pieces, EVERY_DOOR, ideal)
+    federation = TRANSPORTS[transport](pieces, EVERY_DOOR, ideal)
     observer = federation.observer
     group = choose_group(settings.group, simulated=randomness == "seeded")
     history = _History(settings, progress if workers is None else None)

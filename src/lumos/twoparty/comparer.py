@@ -171,7 +171,7 @@ CLEAR = Topic(
     learns="both ends learn the answer (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a carrier has to permit for this backend."""
+"""What a transport has to permit for this backend."""
 
 
 class IdealComparer:
@@ -339,7 +339,7 @@ class SecureComparer:
 # What comparisons answered to each end, recorded for an auditor.
 #
 #     with recording() as tape, recording_answers(tape) as answers:
-#         lumos.balance(graph, settings, carrier="recording")
+#         lumos.balance(graph, settings, transport="recording")
 #
 # An entry has what one end of a comparison holds: its own value, and the answer. It is the same for
 # both backends, and has nothing of the other end's value.

@@ -1,7 +1,7 @@
 """Two devices compare two numbers and learn one bit (or a sign), and nothing else.
 
 S (``Sender``) holds x, R (``Receiver``) holds y, both of ℓ ≤ 32 bits. The protocol is pure: bytes
-in, bytes out. Neither party knows a carrier or the other's object. Both are given the same public
+in, bytes out. Neither party knows a transport or the other's object. Both are given the same public
 list of specs and then take turns:
 
     spec = Spec(bits=8, kind="lt", reveal="both")
@@ -36,7 +36,7 @@ pad is H(sid, A, idx, ℓ, kind, reveal, B, v, W), and idx never repeats in a se
 *Check.* CRC-8 of everything both should have seen since the session began: ids, specs, messages.
 It finds any single flipped bit, and one differing spec, with certainty, other damage with
 probability 255/256. It is computed from public bytes, so it reveals nothing; it is no signature:
-authenticity is the carrier's.
+authenticity is the transport's.
 *Answer.* One of four words of 8 bits with distance 5, XOR the check.
 *Once.* A message that is received again under the same number gets the same reply again; other
 bytes under that number close the session, as does every error. A session is never written down.

@@ -172,7 +172,7 @@ BOOKED = {
 }
 """The topics of the secure products, as the ideal ones book them."""
 IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
-"""What a carrier has to permit for this backend."""
+"""What a transport has to permit for this backend."""
 
 
 class IdealProducts:

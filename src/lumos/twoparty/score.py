@@ -550,7 +550,7 @@ CLEAR = Topic(
     learns="both ends learn the level of the product (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a carrier has to permit for this backend."""
+"""What a transport has to permit for this backend."""
 
 
 class IdealScorer:

@@ -183,7 +183,7 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         """Take the message that is due and return the next one, if it is ours to send.
 
         ``number`` is the incoming message's place in the session, counted from 0 over both
-        directions. A carrier that may deliver twice or out of order passes it; one that
+        directions. A transport that may deliver twice or out of order passes it; one that
         delivers each message once and in order need not.
         """
         self._guard()

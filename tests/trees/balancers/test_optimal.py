@@ -193,7 +193,7 @@ def test_who_is_below_all_thresholds_and_not_asked_is_silent(seed: int) -> None:
     """What `optimal` discloses: devices speak if they are above a threshold, or were spoken to."""
     graph = load("demo:600", features=False)
     with recording() as tape:
-        balance(graph, OPTIMAL, seed=seed, carrier="recording")
+        balance(graph, OPTIMAL, seed=seed, transport="recording")
     spoken = np.zeros(graph.devices, np.bool_)
     for one in tape.passed:
         if one.topic.name in ("optimal/take", "optimal/found"):

@@ -138,8 +138,8 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     rounds = random_rounds(devices, seed)
     reports = {}
     for backend, shards in [("ideal", 1), ("ideal", 4), ("secure", 1), ("secure", 4)]:
-        carrier = loopback(cut(graph, shards, seed=0))
-        results, _ = carrier.run(conversation(rounds, backend, group), no_part)
+        transport = loopback(cut(graph, shards, seed=0))
+        results, _ = transport.run(conversation(rounds, backend, group), no_part)
         for number, (kind, bits, together, values) in enumerate(rounds):
             learned = {view: sign for result in results for view, sign in result[number].items()}
             assert set(learned) == {
@@ -147,7 +147,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
             }
             for (me, peer), answer in learned.items():
                 assert answer == expected(kind, bits, values, me, peer), (backend, kind, me, peer)
-        reports[backend, shards] = carrier.ledger()
+        reports[backend, shards] = transport.ledger()
     ideal, secure = reports["ideal", 1], reports["secure", 1]
     assert ledger_differences(ideal, reports["ideal", 4]) == []
     assert ledger_differences(secure, reports["secure", 4]) == []
@@ -171,9 +171,9 @@ def test_groups_differ_in_the_bytes_of_points_and_in_nothing_else(
     rounds = [("less", 4, [(0, 1), (0, 3)], values), ("three_way", 8, [(0, 1), (2, 3)], values)]
     reports = {}
     for group in GROUPS:
-        carrier = loopback(cut(edgeless(4), 2, seed=0))
-        carrier.run(conversation(rounds, backend, group), no_part)
-        reports[group] = carrier.ledger()
+        transport = loopback(cut(edgeless(4), 2, seed=0))
+        transport.run(conversation(rounds, backend, group), no_part)
+        reports[group] = transport.ledger()
     ours, theirs = reports["secp256k1"], reports["ed25519"]
     changed = ["bytes", "group", "topics", "bytes_sent", "bytes_received"]
     assert ledger_differences(ours, theirs) == changed
@@ -182,9 +182,9 @@ def test_groups_differ_in_the_bytes_of_points_and_in_nothing_else(
 
 @pytest.mark.parametrize("backend", ["ideal", "secure"])
 def test_nothing_compared_is_of_no_group(backend: str) -> None:
-    carrier = loopback(cut(edgeless(4), 2, seed=0))
-    carrier.run(conversation([("less", 4, [], np.arange(4))], backend), no_part)
-    assert carrier.ledger().group == carrier.ledger().totals()["group"] == "none"
+    transport = loopback(cut(edgeless(4), 2, seed=0))
+    transport.run(conversation([("less", 4, [], np.arange(4))], backend), no_part)
+    assert transport.ledger().group == transport.ledger().totals()["group"] == "none"
 
 
 def test_both_ends_count_the_same_bits() -> None:
@@ -198,9 +198,9 @@ def test_both_ends_count_the_same_bits() -> None:
     ]
     three = math.log2(3)
     for backend, shards in itertools.product(["ideal", "secure"], [1, 4]):
-        carrier = loopback(cut(graph, shards, seed=0))
-        carrier.run(conversation(rounds, backend), no_part)
-        ledger = carrier.ledger()
+        transport = loopback(cut(graph, shards, seed=0))
+        transport.run(conversation(rounds, backend), no_part)
+        ledger = transport.ledger()
         assert np.allclose(ledger.device_comparison_bits, [3 + three, 2 + three, three, 1 + three])
         assert ledger.comparisons == 5
         assert ledger.comparison_bits == pytest.approx(3 + 2 * three)
@@ -225,8 +225,8 @@ def test_the_length_is_the_smallest_to_which_nobody_objects(
     def device(shard: Shard, _: Endpoint) -> Program[int]:
         return agree_on_length(shard, largest[shard.devices])
 
-    carrier = loopback(cut(edgeless(total), min(shards, total), seed=0))
-    agreed, _ = carrier.run(device, lambda _: count_objections(np.arange(total)))
+    transport = loopback(cut(edgeless(total), min(shards, total), seed=0))
+    agreed, _ = transport.run(device, lambda _: count_objections(np.arange(total)))
     assert set(agreed) == {right}
     assert tuple(range(4, 33, 4)) == LENGTHS
 
@@ -235,8 +235,8 @@ def test_the_length_is_the_smallest_to_which_nobody_objects(
 def test_values_saturate(backend: str) -> None:
     values = np.array([15, 16, 999, 14])
     rounds = [("three_way", 4, [(0, 1), (1, 2), (0, 3), (2, 3)], values)]
-    carrier = loopback(cut(edgeless(4), 2, seed=0))
-    results, _ = carrier.run(conversation(rounds, backend), no_part)
+    transport = loopback(cut(edgeless(4), 2, seed=0))
+    results, _ = transport.run(conversation(rounds, backend), no_part)
     learned = results[0][0] | results[1][0]
     assert [learned[view] for view in [(0, 1), (1, 2), (0, 3), (2, 3), (3, 2)]] == [0, 0, 1, 1, -1]
 
@@ -248,10 +248,10 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
     shard = cut(Graph.from_edges(edges, devices=8), 1, seed=0)[0]
     endpoint = Endpoint(shard, ideal=IDEAL_TOPICS)
     comparer = comparer_of(backend, shard, endpoint, budget=1.0)
-    carrier = loopback([shard])
+    transport = loopback([shard])
     values = np.array([5, 6])
     pairs = pairs_of(shard, [(3, 7)])
-    results, _ = carrier.run(lambda *_: comparer.less(pairs, values, 4), no_part)
+    results, _ = transport.run(lambda *_: comparer.less(pairs, values, 4), no_part)
     assert results[0].tolist() == [True, True]
     before = endpoint.ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
     assert before == [1.0, 1.0]

@@ -79,7 +79,7 @@ class Problem:
 class PairedRun:
     """One run of sums over pairs.
 
-    carrier: makes the carrier from shards, doors and permitted topics.
+    transport: makes the transport from shards, doors and permitted topics.
     wrap: gets the program of each shard, and may return another one.
     """
 
@@ -87,7 +87,7 @@ class PairedRun:
     backend: str = "secure"
     shards: int = 1
     settings: AggregateSettings = field(default_factory=AggregateSettings)
-    carrier: Callable[..., Any] = Loopback
+    transport: Callable[..., Any] = Loopback
     aggregator: type[SecureAggregator] = SecureAggregator
     coordinator: type[SecureCoordinator] = SecureCoordinator
     wrap: Callable[[Shard, Program[Any]], Program[Any]] = lambda _, program: program
@@ -115,10 +115,10 @@ class PairedRun:
             return got
 
         permitted = IDEAL_TOPICS | IDEAL_SUMS if ideal else ()
-        carrier = self.carrier(shards_of(problem.total, self.shards), EVERY_DOOR, permitted)
-        self.made = carrier
-        result = carrier.run(devices, coordinator)
-        self.ledger = carrier.ledger()
+        transport = self.transport(shards_of(problem.total, self.shards), EVERY_DOOR, permitted)
+        self.made = transport
+        result = transport.run(devices, coordinator)
+        self.ledger = transport.ledger()
         return result
 
     def _sums(self, shard: Shard, endpoint: Endpoint, aggregator: Any) -> Any:

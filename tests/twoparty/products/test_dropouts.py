@@ -36,7 +36,7 @@ def run(problem: Problem, **interference: Any) -> tuple[PairedRun, list[Any]]:
         shards=TOTAL,
         settings=SETTINGS,
         toy=True,
-        carrier=partial(Dying, **interference),
+        transport=partial(Dying, **interference),
     )
     heard, final = paired.run()
     gone = {*interference.get("deaths", {})}

@@ -38,7 +38,7 @@ def federation(problem: Problem, coordinator: type[Any], **options: Any) -> Pair
         shards=TOTAL,
         settings=SETTINGS,
         toy=True,
-        carrier=partial(Dying, tolerant=True, deaths=deaths),
+        transport=partial(Dying, tolerant=True, deaths=deaths),
         coordinator=coordinator,
         **options,
     )

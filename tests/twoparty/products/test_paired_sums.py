@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.exchange.carriers import Isolated
+from tests.exchange.transports import Isolated
 from tests.twoparty.products.pairs import PairedRun, Problem
 
 from lumos.exchange import LedgerReport
@@ -69,5 +69,5 @@ def test_totals_and_ledgers_are_the_same_in_both_backends(
 def test_shards_share_nothing_but_messages(backend: str) -> None:
     problem = Problem(steps=2)
     _, plain = PairedRun(problem, backend).run()
-    _, isolated = PairedRun(problem, backend, shards=5, carrier=Isolated).run()
+    _, isolated = PairedRun(problem, backend, shards=5, transport=Isolated).run()
     assert np.array_equal(plain, isolated)

@@ -43,8 +43,8 @@ def run(
     shards: int = 1,
     ideal: Any = (),
 ) -> list[Any]:
-    carrier = Loopback(shards_of(total, shards), EVERY_DOOR, ideal)
-    results, _ = carrier.run(program, lambda _: no_part())
+    transport = Loopback(shards_of(total, shards), EVERY_DOOR, ideal)
+    results, _ = transport.run(program, lambda _: no_part())
     return results
 
 

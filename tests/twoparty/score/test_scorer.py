@@ -109,8 +109,8 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
     rounds = random_rounds(devices, seed, short_vector)
     reports = {}
     for backend, shards in itertools.product(["ideal", "secure"], [1, 2, 7, devices]):
-        carrier = loopback(cut(graph, shards, seed=0))
-        results, _ = carrier.run(conversation(rounds, backend, group), nobody)
+        transport = loopback(cut(graph, shards, seed=0))
+        results, _ = transport.run(conversation(rounds, backend, group), nobody)
         for number, (spec, together, vectors, shifts) in enumerate(rounds):
             learned = {view: level for result in results for view, level in result[number].items()}
             assert set(learned) == {
@@ -120,7 +120,7 @@ def test_ideal_and_secure_agree_on_levels_and_on_every_count(
                 level = plain_level(spec, vectors[one], vectors[two])
                 for me, peer in ((one, two), (two, one)):  # what the other end adds
                     assert learned[me, peer] == (level + shifts.get((peer, me), 0)) % spec.levels
-        reports[backend, shards] = carrier.ledger()
+        reports[backend, shards] = transport.ledger()
     ideal, secure = reports["ideal", 1], reports["secure", 1]
     for shards in (2, 7, devices):
         assert ledger_differences(ideal, reports["ideal", shards]) == []
@@ -156,9 +156,9 @@ def test_both_ends_count_the_same_bits() -> None:
     ]
     three = math.log2(3)
     for backend, shards in itertools.product(["ideal", "secure"], [1, 4]):
-        carrier = loopback(cut(graph, shards, seed=0))
-        carrier.run(conversation(rounds, backend), nobody)
-        ledger = carrier.ledger()
+        transport = loopback(cut(graph, shards, seed=0))
+        transport.run(conversation(rounds, backend), nobody)
+        ledger = transport.ledger()
         assert np.allclose(ledger.device_comparison_bits, [5 + three, 4 + three, 3, 4])
         assert (ledger.scores, ledger.comparisons) == (5, 0)
         assert ledger.comparison_bits == pytest.approx(8 + three)
@@ -265,9 +265,9 @@ def test_ideal_scores_are_fast(must_end: None) -> None:
         return IdealScorer(shard, endpoint).levels(pairs, vectors, spec)
 
     start = time.process_time()
-    carrier = loopback(cut(edgeless(devices), 1, seed=0))
-    (levels,), _ = carrier.run(device, nobody)
-    assert carrier.ledger().scores == 52_000
+    transport = loopback(cut(edgeless(devices), 1, seed=0))
+    (levels,), _ = transport.run(device, nobody)
+    assert transport.ledger().scores == 52_000
     assert time.process_time() - start < 5
     products = (vectors[ends[:, 0]].astype(int) * vectors[ends[:, 1]]).sum(axis=1)
     right = (products[:, None] >= np.array(spec.thresholds)).sum(axis=1)

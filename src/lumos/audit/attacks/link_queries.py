@@ -1,11 +1,11 @@
 """What answers about links tell: m non-neighbours ask the same devices, and pool the levels they
 learn.
 
-Questions pass through the protocol of `lumos predict`, over a carrier that records. An asker knows
-what its program gives it: one level for every answer. Attackers are assumed to know the truth about
-one half of all devices, with their answers, and are judged on the other half. The budget is lifted
-for them: a device answers a few others in its life, so rows of more askers than that are more than
-anybody gets.
+Questions pass through the protocol of `lumos predict`, over a transport that records. An asker
+knows what its program gives it: one level for every answer. Attackers are assumed to know the truth
+about one half of all devices, with their answers, and are judged on the other half. The budget is
+lifted for them: a device answers a few others in its life, so rows of more askers than that are
+more than anybody gets.
 
 - *edge*: are two devices linked that were both asked by the same m askers? Neither is an asker. By
   the likelihood ratio of each asker's two levels, added up, and by a network that compares two
@@ -119,7 +119,7 @@ def flooded(result: LinkResult, seed: int) -> Ints:
         # As an attacker may: in both orders, and the same again.
         pairs = np.concatenate([pairs, pairs[: len(pairs) // 4, ::-1], pairs[: len(pairs) // 8]])
         with recording(_nothing) as tape:
-            ask_new(result, AskedPairs(pairs=pairs), record, carrier="recording")
+            ask_new(result, AskedPairs(pairs=pairs), record, transport="recording")
         given += answers_on(tape, devices)
     return given
 
@@ -157,7 +157,7 @@ def asked_by(result: LinkResult, askers: Ints, vectors: Any = None) -> Ints:
     targets = np.setdiff1d(np.arange(many), askers)
     pairs = np.stack([np.repeat(askers, len(targets)), np.tile(targets, len(askers))], axis=1)
     with recording(_nothing):
-        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy(), carrier="recording")
+        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy(), transport="recording")
     learnt = told.levels[:, 0]
     if (learnt == UNANSWERED).any():
         raise ValueError("a question was not answered although there is no limit")

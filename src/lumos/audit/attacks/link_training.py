@@ -240,11 +240,11 @@ def matching_events(tape: Tape, graph: Graph) -> Doubles:
 
     Those of the search for partners: held-back edges are matched after colours were told.
     """
-    on_carrier = [one for one in tape.passed if one.exchange == tape.last]
-    colours = [one.round for one in on_carrier if one.topic.name == COLOUR.name]
+    on_transport = [one for one in tape.passed if one.exchange == tape.last]
+    colours = [one.round for one in on_transport if one.topic.name == COLOUR.name]
     end = min(colours, default=np.iinfo(np.int64).max)
     events = np.zeros((3, len(graph.neighbours)))
-    for one in on_carrier:
+    for one in on_transport:
         if one.round > end or one.topic.name not in (PROPOSAL.name, REPLY.name):
             continue
         slots = slots_of(graph, one.batch.receiver, one.batch.sender)
@@ -584,7 +584,7 @@ def federation(
         seed=seed,
         shards=1,
     )
-    return Federation(problem, config, carrier="recording", randomness="/audit")
+    return Federation(problem, config, transport="recording", randomness="/audit")
 
 
 def train(made: "Federation[Any]") -> None:

@@ -143,11 +143,11 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
 
 
 def leaves(recorded: Recorded) -> Ints:
-    """[devices] leaves that stand for each device: in its own tree, and in those of carriers."""
+    """[devices] leaves that stand for each device: in its own tree, and in those of transports."""
     trees, graph = recorded.run.trees, recorded.graph
-    carriers = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
+    transports = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
     own = np.maximum(trees.workload, 1) if settings_of(recorded.config).virtual_nodes else 1
-    standing: Ints = own + carriers
+    standing: Ints = own + transports
     return standing
 
 
@@ -213,7 +213,7 @@ GRADIENT_LABELS_ATTACK = Attack(
 #
 # Assumed: the attacker knows the frequencies of words. Dropout is private: the attacker computes as
 # if nothing fell, and takes what does not fit for outliers. Beside it stands what the randomized
-# release (`train/features`) alone tells the carrier of an edge: the only path that ε covers.
+# release (`train/features`) alone tells the owner of an edge: the only path that ε covers.
 
 Misfit = Callable[[Tensor], Tensor]
 """From [victims, d] to the gradient of how badly they explain what was seen."""
@@ -245,13 +245,13 @@ def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
             found = searched(recorded, victim, attacker, often, many)
             what = f"from embeddings of leaves, {many} epoch{'s' * (many > 1)}"
             yield _ranked(
-                task, f"raw features of the carrier of an edge, {what}", found, truth, prior
+                task, f"raw features of the owner of an edge, {what}", found, truth, prior
             )
-        yield _share(task, f"words of the carrier of an edge, {what}", found, truth, prior)
+        yield _share(task, f"words of the owner of an edge, {what}", found, truth, prior)
         yield AuditRow(
             attack=LEAF_FEATURES_ATTACK.name,
             adversary="one neighbour",
-            about=f"{task}: all words of the carrier of an edge and no other, {what}",
+            about=f"{task}: all words of the owner of an edge and no other, {what}",
             measure="share of devices",
             estimate=Proportion(int(((found > PRESENT) == truth).all(axis=1).sum()), len(truth)),
             chance=float(((prior > PRESENT) == truth).all(axis=1).mean()),
@@ -271,7 +271,7 @@ def attackable(recorded: Recorded) -> bool:
 def leaf_victims(
     recorded: Recorded, watched: Flags, most: int = MAX_LEAF_VICTIMS
 ) -> tuple[Ints, Ints]:
-    """Carriers of edges, and for each one watched neighbour to which it sends a leaf."""
+    """Transports of edges, and for each one watched neighbour to which it sends a leaf."""
     first = recorded.tape.messages("train/leaf")[0]
     told = np.flatnonzero(watched[first.receiver])
     chosen = told[one_each(first.sender[told], most, np.random.default_rng(0))]
@@ -295,10 +295,10 @@ def frequencies(recorded: Recorded) -> Doubles:
 
 
 class LeafEquations:
-    """What the carrier's features make of one neighbour's leaf, in several epochs at once.
+    """What the owner's features make of one neighbour's leaf, in several epochs at once.
 
     By the formulas of `lumos.model.layers` for two layers: z = x W and z' = x' W for the features
-    x of the carrier and x' of the neighbour, act(.) = ReLU divided by 1 - chance of dropout,
+    x of the owner and x' of the neighbour, act(.) = ReLU divided by 1 - chance of dropout,
 
         leaf = act(z'/2 + b), parent = act((z + z')/√8 + b), leaf' = (leaf/2 + parent/√8) W' + b'
 

@@ -166,7 +166,7 @@ def new_device_messages(recorded: Recorded) -> str:
         neighbours=tuple(run.ids[device] for device in known),
     )
     with recording() as tape:
-        predict_new_devices(run, [new_device], graph=graph, carrier="recording")
+        predict_new_devices(run, [new_device], graph=graph, transport="recording")
     return _to(tape, graph.devices)
 
 

@@ -20,7 +20,7 @@ from lumos.audit.table import Proportion
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.tape import Tape
-from lumos.exchange.transports import CARRIERS
+from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.facts import parts_of
 from lumos.runs.loop import IDEAL_TOPICS, Federation
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 
 def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
-    """What passed on the last carrier of a tape."""
+    """What passed on the last transport of a tape."""
     bodies, senders = told(tape, "strict/symbol", devices)
     symbols = np.full(devices, -1)
     symbols[senders] = schedule.symbol_form.values(bodies[senders])
@@ -218,11 +218,11 @@ def _replayed(
     seen: Seen,
     labels: NoisyLabels | None,
 ) -> Transcript:
-    carrier = CARRIERS["loopback"]([shard], schedule.config.profile.doors, IDEAL_TOPICS)
+    transport = TRANSPORTS["loopback"]([shard], schedule.config.profile.doors, IDEAL_TOPICS)
     (part,) = parts_of(graph, [shard.devices], roles)
     private = PrivateData.of(part, np.zeros(part.slots, np.bool_))
-    trainer = ReplayedClassifier(shard, carrier.endpoints[0], private, schedule, seen, labels)
-    carrier.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
+    trainer = ReplayedClassifier(shard, transport.endpoints[0], private, schedule, seen, labels)
+    transport.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
     return Transcript(
         graph=graph,
         roles=roles,

@@ -34,7 +34,7 @@ from lumos.audit.table import CONFIDENCE, AuditRow, CertifiedEpsilon, Exactly, M
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.tape import recording
-from lumos.exchange.transports import CARRIERS
+from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
 from lumos.secagg import AggregateSettings, SecureAggregator, mask_parameters, masks, shares
@@ -361,8 +361,8 @@ def add_up(
             opened.append(total)
         return opened
 
-    carrier = CARRIERS["loopback"](shards, config.profile.doors, frozenset())
-    _, opened = carrier.run(devices_program, coordinator_program)
+    transport = TRANSPORTS["loopback"](shards, config.profile.doors, frozenset())
+    _, opened = transport.run(devices_program, coordinator_program)
     return opened, known
 
 
@@ -494,8 +494,8 @@ def agreed_pairs(devices: int, settings: AggregateSettings) -> Flags:
     nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
     shards = cut(nobody, 1, 0, "system")
     with recording(lambda topic, batch: None) as tape:
-        carrier = CARRIERS["recording"](shards, EVERY_DOOR, ())
-        carrier.run(
+        transport = TRANSPORTS["recording"](shards, EVERY_DOOR, ())
+        transport.run(
             lambda shard, endpoint: SecureAggregator(shard, endpoint, settings).setup(),
             lambda endpoint: SecureCoordinator(devices, endpoint, settings).setup(),
         )

@@ -66,7 +66,7 @@ def attack_broker(scene: Scene) -> Iterator[AuditRow]:
             chance_is="the most frequent degree",
         )
         if any(one.topic.name == "train/leaf" for one in recorded.tape.traffic):
-            yield _row(task, "which end of an edge carries it", "accuracy", carriers(recorded))
+            yield _row(task, "which end of an edge carries it", "accuracy", edge_owners(recorded))
         yield from _content(task, scene, recorded)
 
 
@@ -82,7 +82,7 @@ def talkers(recorded: Recorded) -> Ints:
     return every[np.diff(every, prepend=-1) > 0]
 
 
-def carriers(recorded: Recorded) -> Proportion:
+def edge_owners(recorded: Recorded) -> Proportion:
     """Of all slots (device, neighbour): is a leaf sent just where the device carries the edge?"""
     graph, places = recorded.graph, recorded.graph.devices + 1
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
@@ -232,15 +232,15 @@ BROKER_ATTACK = Attack(
 )
 
 
-# Bytes on the carrier against bytes in the ledger: does anything pass uncounted?
+# Bytes on the transport against bytes in the ledger: does anything pass uncounted?
 #
 # The tape counts where messages are delivered, the ledger where endpoints let them through; neither
 # sees the other. On topics of ideal backends real traffic is what the ledger calls clear traffic. A
-# run has two carriers with a ledger each: that on which trees are balanced, and its own.
+# run has two edge_owners with a ledger each: that on which trees are balanced, and its own.
 
 
 def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
-    """Every device's bytes, of every recorded task and on both carriers."""
+    """Every device's bytes, of every recorded task and on both edge_owners."""
     for task in scene.tasks:
         recorded = scene.recorded(task)
         for what, wrong in uncounted_bytes(recorded).items():
@@ -257,9 +257,9 @@ def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
 
 
 def uncounted_bytes(recorded: Recorded) -> dict[str, int]:
-    """By carrier: of the run itself, and of its trees if anything passed while they were made.
+    """By transport: of the run itself, and of its trees if anything passed while they were made.
 
-    A recorded run has no other arm: its trees' carrier is the one before the last.
+    A recorded run has no other arm: its trees' transport is the one before the last.
     """
     tape, run = recorded.tape, recorded.run
     wrong = {"training": difference(tape, tape.last, run.ledger)}
@@ -294,6 +294,6 @@ def difference(tape: Tape, exchange: int, ledger: LedgerReport) -> int:
 
 LEDGER_CONFORMANCE_ATTACK = Attack(
     name="ledger",
-    title="bytes on the carrier against bytes in the ledger",
+    title="bytes on the transport against bytes in the ledger",
     run=attack_ledger_conformance,
 )

@@ -70,7 +70,7 @@ class TreeRun:
 def record_trees(graph: Graph, settings: TreeSettings, *, seed: int = 0) -> TreeRun:
     """Balance a graph and record what passed."""
     with recording() as tape, recording_answers(tape) as answers:
-        trees = balance(graph, settings, seed=seed, carrier="recording")
+        trees = balance(graph, settings, seed=seed, transport="recording")
     ledger, edges = trees.ledger, max(1, graph.edges)
     cost = {
         "largest": float(trees.max_workload),

@@ -1,4 +1,4 @@
-"""Carriers: what moves messages between the parties of a federation. One file each."""
+"""Transports: what moves messages between the parties of a federation. One file each."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
@@ -9,16 +9,16 @@ from lumos.exchange.messages import Door, Topic
 from lumos.exchange.observer import LedgerReport, Observer
 from lumos.registry import Registry
 
-# What a carrier is, and which there are.
+# What a transport is, and which there are.
 #
-# carrier = CARRIERS["loopback"](shards, doors, ideal) results, result = carrier.run(device_program,
-# coordinator_program) carrier.ledger()
+# transport = CARRIERS["loopback"](shards, doors, ideal) results, result =
+# transport.run(device_program, coordinator_program) transport.ledger()
 
 Result = TypeVar("Result")
 Final = TypeVar("Final")
 
 
-class Carrier(Protocol):
+class Transport(Protocol):
     """Moves the messages of a federation: in memory, between processes, over a network."""
 
     @property
@@ -49,13 +49,13 @@ class Carrier(Protocol):
         ...
 
 
-class CarrierFactory(Protocol):
-    """Makes the carrier of one federation."""
+class TransportFactory(Protocol):
+    """Makes the transport of one federation."""
 
     def __call__(
         self, shards: Sequence[Shard], doors: Collection[Door], ideal: Collection[Topic]
-    ) -> Carrier:
-        """A carrier whose endpoints check every message.
+    ) -> Transport:
+        """A transport whose endpoints check every message.
 
         Args:
             shards: those that this process hosts; together with other ranks', all of them.
@@ -66,12 +66,12 @@ class CarrierFactory(Protocol):
         ...
 
 
-CARRIERS: Registry[CarrierFactory] = Registry(
-    "carrier",
+TRANSPORTS: Registry[TransportFactory] = Registry(
+    "transport",
     {
         "loopback": "lumos.exchange.transports.loopback:Loopback",
         "gloo": "lumos.exchange.transports.gloo:Gloo",
         "recording": "lumos.exchange.transports.loopback:RecordingLoopback",
     },
 )
-"""Every carrier by name."""
+"""Every transport by name."""

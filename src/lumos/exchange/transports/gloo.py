@@ -90,7 +90,7 @@ _ID = np.dtype("<i4")
 
 
 class Gloo:
-    """The carrier of a simulation over several processes.
+    """The transport of a simulation over several processes.
 
     Args:
         shards: the one shard of this rank.
@@ -110,7 +110,7 @@ class Gloo:
         world = present()
         if world is None:
             raise UsageError(
-                "`carrier='gloo'` needs ranks: start them with `ranks`, or with torchrun"
+                "`transport='gloo'` needs ranks: start them with `ranks`, or with torchrun"
             )
         if len(shards) != 1:
             raise UsageError(f"a rank hosts one shard, not {len(shards)}; leave out `shards`")

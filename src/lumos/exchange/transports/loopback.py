@@ -15,7 +15,7 @@ from lumos.typing import Ints
 
 
 class Router:
-    """Who is hosted where: splits outboxes into inboxes. Shared by every in-machine carrier.
+    """Who is hosted where: splits outboxes into inboxes. Shared by every in-machine transport.
 
     Args:
         hosts: [devices] number of the shard that hosts each device.
@@ -61,7 +61,7 @@ Final = TypeVar("Final")
 
 
 class Loopback:
-    """The carrier of a simulation.
+    """The transport of a simulation.
 
     Args:
         shards: all shards of the federation.
@@ -123,7 +123,7 @@ class Loopback:
 
 
 class RecordingLoopback(Loopback):
-    """The carrier `recording`: arguments as those of `Loopback`.
+    """The transport `recording`: arguments as those of `Loopback`.
 
     Raises:
         UsageError: there is no tape.
@@ -139,7 +139,7 @@ class RecordingLoopback(Loopback):
         tape = current_tape()
         if tape is None:
             raise UsageError(
-                "`carrier='recording'` needs a tape; use it within `lumos.exchange.recording()`"
+                "`transport='recording'` needs a tape; use it within `lumos.exchange.recording()`"
             )
         self._tape = tape
         self._ideal = frozenset(ideal)

@@ -171,7 +171,7 @@ def reading(schedule: ClassifySchedule) -> str:
     sentences = [
         "Nothing left a device through the door `open`.",
         f"{parties(schedule)}; a neighbour knows its own edge; the broker sees who sends to whom, "
-        "and bodies unless the carrier seals them.",
+        "and bodies unless the transport seals them.",
         "An edge is that of two devices of one role; edges of devices of two roles have the larger "
         "figure.",
         public(

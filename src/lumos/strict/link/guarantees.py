@@ -118,7 +118,7 @@ def reading(schedule: LinkSchedule) -> str:
     life = "in its life" if strict.book is not None else "in this run"
     sentences = [
         "Nothing left a device through the door `open`, and nothing of its features was released.",
-        f"{parties(schedule)}; the broker sees who sends to whom, and bodies unless the carrier "
+        f"{parties(schedule)}; the broker sees who sends to whom, and bodies unless the transport "
         "seals them.",
         public(
             schedule,

@@ -29,7 +29,7 @@ from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program, no_part
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
-from lumos.exchange.transports import CARRIERS
+from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.strict.book import BookSeal, ReleaseBook
 from lumos.strict.features import FeatureScaling
@@ -333,14 +333,14 @@ def ask_new(
     record: AnswerRecord,
     *,
     fresh: bool = False,
-    carrier: str = "loopback",
+    transport: str = "loopback",
 ) -> Answers:
-    """Ask what was not answered before; `fresh` and `carrier` as in `answer`."""
+    """Ask what was not answered before; `fresh` and `transport` as in `answer`."""
     name = result.name
     levels = record.known(asked.pairs, name)
     open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
     unknown = replace(asked, pairs=asked.pairs[open_])
-    new = answer(result, unknown, record.budget, fresh=fresh, carrier=carrier)
+    new = answer(result, unknown, record.budget, fresh=fresh, transport=transport)
     levels[open_] = new.levels
     answered = np.flatnonzero(new.levels[:, 0] != UNANSWERED)
     pairs = asked.pairs[open_][answered]
@@ -377,14 +377,14 @@ def answer(
     *,
     both_may_ask: bool = False,
     fresh: bool = False,
-    carrier: str = "loopback",
+    transport: str = "loopback",
 ) -> Answers:
     """Ask, and count what was answered in `budget`.
 
     Args:
         both_may_ask: where the first end gets no answer, the second asks.
         fresh: randomness from the operating system, as the run had them.
-        carrier: what moves the messages, a name of `CARRIERS`.
+        transport: what moves the messages, a name of `TRANSPORTS`.
     """
     total = len(result.degree)
     keys = pair_keys(asked.pairs, total)
@@ -392,7 +392,7 @@ def answer(
     unique = asked.pairs[first]
     shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
     ideal = frozenset() if asked.secure else IDEAL_TOPICS
-    moving = CARRIERS[carrier]([shard], DOORS, ideal)
+    moving = TRANSPORTS[transport]([shard], DOORS, ideal)
     group = choose_group(asked.group, simulated=not fresh)
     done = 0
 

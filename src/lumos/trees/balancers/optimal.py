@@ -57,11 +57,11 @@ class EdgeAssignment:
         the threshold does not rise, it stays so."""
 
     def reassign(self, given: Ints, taken: Ints) -> None:
-        """Change carriers.
+        """Change transports.
 
         Args:
             given: slots whose edge the other end carries from now on.
-            taken: slots whose edge the hosted device carries from now on. The former carrier has
+            taken: slots whose edge the hosted device carries from now on. The former owner has
                 no room: it gave an edge away, or it passed one on.
         """
         owner, hosted = self.shard.owner, len(self.shard)
@@ -81,7 +81,7 @@ ASK = Topic(
     name="optimal/ask",
     door=Door.CONTROL,
     vocabulary=("I am above the threshold: can you carry our edge?",),
-    learns="the other end of an edge learns that its carrier is above the public threshold",
+    learns="the other end of an edge learns that its owner is above the public threshold",
 )
 TAKE = Topic(
     name="optimal/take",
@@ -136,14 +136,14 @@ SEARCH = Topic(
     name="optimal/search",
     door=Door.CONTROL,
     vocabulary=("I have no room: can you, or anyone beyond you, carry an edge?",),
-    learns="the other end of an edge learns that its carrier has no room, and that somebody that "
+    learns="the other end of an edge learns that its owner has no room, and that somebody that "
     "reaches it is above the threshold, and over how many edges",
 )
 FOUND = Topic(
     name="optimal/found",
     door=Door.CONTROL,
     vocabulary=("there is room",),
-    learns="the carrier of an edge learns that the other end reaches a device with room, and over "
+    learns="the owner of an edge learns that the other end reaches a device with room, and over "
     "how many edges",
 )
 GRANT = Topic(
