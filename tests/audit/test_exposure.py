@@ -156,7 +156,7 @@ def test_a_broker_knows_every_edge(task: str, profile: str, paper: Scene) -> Non
     keys = np.sort(edges[:, 0] * recorded.graph.devices + edges[:, 1])
     assert np.array_equal(traffic.talkers(recorded), keys)
     if profile == "paper":
-        assert traffic.transports(recorded).value == 1.0
+        assert traffic.edge_owners(recorded).value == 1.0
 
 
 Lengths = Callable[[Batch, "lumos.Graph"], np.ndarray]

@@ -72,7 +72,7 @@ def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_workers_and_no_timing_without_comparisons(graph: Graph, settings: TreeSettings) -> None:
     """`none`, and so every strict run, and `optimal`."""
     assert settings.compare == "secure"
-    announce(graph, settings, "simulated")
+    announce(graph, settings, "seeded")
     balanced = balance(graph, settings)
     assert balanced.compare == "none"
     assert balanced.ledger.comparisons == 0

@@ -10,8 +10,8 @@ from lumos.device.shard import COORDINATOR, Shard, cut
 
 __all__ = [
     "COORDINATOR",
-    "PrivateCoins",
-    "PublicCoins",
+    "PrivateRandomness",
+    "PublicRandomness",
     "Shard",
     "cut",
     "simulated_secrets",

@@ -8,13 +8,11 @@ from lumos.exchange.tape import Passed, Tape, TopicTraffic, recording
 from lumos.exchange.transports import TRANSPORTS, Transport, TransportFactory
 
 __all__ = [
-    "CARRIERS",
     "EVERY_DOOR",
     "PUBLIC_ID",
     "TOPICS",
+    "TRANSPORTS",
     "Batch",
-    "Carrier",
-    "CarrierFactory",
     "Connection",
     "Door",
     "Endpoint",
@@ -28,6 +26,8 @@ __all__ = [
     "Topic",
     "TopicLine",
     "TopicTraffic",
+    "Transport",
+    "TransportFactory",
     "add_up",
     "recording",
 ]

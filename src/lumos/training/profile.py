@@ -16,6 +16,7 @@ from lumos.training.trainer import Result
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
+    from lumos.device.randomness import PublicRandomness
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.training.config import Config
@@ -240,7 +241,7 @@ class Placement:
     endpoints: "list[Endpoint]"
     private: "list[PrivateData]" = field(repr=False)
     coordinator: "Endpoint"
-    public: "PublicCoins"
+    public: "PublicRandomness"
     randomness: str
     """Name of the randomness that a simulation tosses."""
     control: bool = False

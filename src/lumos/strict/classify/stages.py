@@ -47,6 +47,7 @@ from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
+    from lumos.device.randomness import PublicRandomness
     from lumos.strict.classify.head import ResidualHead
     from lumos.strict.classify.trainer import StrictClassifier
     from lumos.strict.features import OuterVectors
@@ -488,7 +489,7 @@ class ClassifySchedule(Schedule):
         """The sum of `falling` over all steps."""
         return (self.strict.encoder_epochs + 1) / 2
 
-    def residual_head(self, public: "PublicCoins") -> "ResidualHead":
+    def residual_head(self, public: "PublicRandomness") -> "ResidualHead":
         """Return the tree network on symbols and opinions, as it starts."""
         from lumos.strict.classify.head import ResidualHead
 
