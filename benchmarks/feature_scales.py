@@ -118,16 +118,16 @@ def measure(devices: int, seeds: int, across: float) -> dict[str, dict[str, list
 
 def table(found: dict[str, dict[str, list[dict[str, Any]]]]) -> Table:
     """Mean and standard deviation in %, and the mean of the paired gain in points."""
-    names = [f"{arm}, {side}" for arm in ("own", "whole") for side in SIDES]
+    names = [f"{variant}, {side}" for variant in ("own", "whole") for side in SIDES]
     drawn = Table("features", *names, "gain of own", "gain of the whole", title="test accuracy, %")
     for kind, sides in found.items():
         cells = []
-        for arm in ("own", "whole"):
+        for variant in ("own", "whole"):
             for runs in sides.values():
-                scores = 100 * np.array([run[arm] for run in runs])
+                scores = 100 * np.array([run[variant] for run in runs])
                 cells.append(f"{scores.mean():.1f} ± {_deviation(scores):.1f}")
-        for arm in ("own", "whole"):
-            before, after = (np.array([run[arm] for run in runs]) for runs in sides.values())
+        for variant in ("own", "whole"):
+            before, after = (np.array([run[variant] for run in runs]) for runs in sides.values())
             cells.append(f"{100 * (after - before).mean():+.1f}")
         drawn.add_row(kind, *cells)
     return drawn

@@ -9,10 +9,10 @@ except ImportError:
 
 
 def log(event: lumos.EpochEvent) -> None:
-    """Called after every epoch of every arm."""
+    """Called after every epoch of every variant."""
     for name in ("loss", "score", "seconds"):
         if (value := getattr(event, name)) is not None:  # some epochs predict nothing yet
-            mlflow.log_metric(f"{event.arm}/{name}", value, step=event.epoch)
+            mlflow.log_metric(f"{event.variant}/{name}", value, step=event.epoch)
 
 
 with mlflow.start_run(run_name="demo"):

@@ -11,9 +11,11 @@ tracker = wandb.init(project="lumos", mode="offline")  # leave `mode` out to sen
 
 
 def log(event: lumos.EpochEvent) -> None:
-    """Called after every epoch of every arm."""
+    """Called after every epoch of every variant."""
     values = {"loss": event.loss, "score": event.score, "seconds": event.seconds}
-    known = {f"{event.arm}/{name}": value for name, value in values.items() if value is not None}
+    known = {
+        f"{event.variant}/{name}": value for name, value in values.items() if value is not None
+    }
     tracker.log({"epoch": event.epoch, **known})
 
 

@@ -400,7 +400,7 @@ def test_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
     assert set(events.Tags()["scalars"]) == {
-        f"{arm}/{name}" for arm in ("own", "run") for name in ("loss", "score", "seconds")
+        f"{variant}/{name}" for variant in ("own", "run") for name in ("loss", "score", "seconds")
     }
     losses = events.Scalars("run/loss")
     assert [point.step for point in losses] == [1, 2, 3]

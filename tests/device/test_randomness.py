@@ -231,7 +231,7 @@ def test_public_generators_are_repeatable_and_apart() -> None:
 
 def test_the_secret_of_a_device_does_not_depend_on_who_else_is_asked_for() -> None:
     """Secrets are drawn in runs of 65,536 devices, of which only the first that are needed."""
-    whole = simulated_secrets(SEED, np.arange(70_000), "arm")
+    whole = simulated_secrets(SEED, np.arange(70_000), "variant")
     assert len(np.unique(whole, axis=0)) == 70_000
     for ids in ([0], [1], [65_535], [65_536], [69_999, 3, 65_537, 0]):
-        assert np.array_equal(simulated_secrets(SEED, np.array(ids), "arm"), whole[ids])
+        assert np.array_equal(simulated_secrets(SEED, np.array(ids), "variant"), whole[ids])

@@ -38,20 +38,20 @@ def test_means_and_paired_differences(folder: Path, capsys: pytest.CaptureFixtur
     found = json.loads(printed.out)
     assert found["seeds"] == [3, 4]
     one, two = found["runs"]
-    for arm, prefix in (("run", ""), ("own", "own_"), ("control", "control_")):
+    for variant, prefix in (("run", ""), ("own", "own_"), ("control", "control_")):
         scores = [result[f"{prefix}test_accuracy"] for result in (one, two)]
-        mean = found["aggregate"][arm]["test_accuracy"]
+        mean = found["aggregate"][variant]["test_accuracy"]
         assert mean["mean"] == pytest.approx(np.mean(scores))
         assert mean["sd"] == pytest.approx(np.std(scores, ddof=1))
         if prefix:
             gains = [r["test_accuracy"] - r[f"{prefix}test_accuracy"] for r in (one, two)]
-            mean = found["aggregate"][f"run_minus_{arm}"]["test_accuracy"]
+            mean = found["aggregate"][f"run_minus_{variant}"]["test_accuracy"]
             assert mean["mean"] == pytest.approx(np.mean(gains))
             assert mean["sd"] == pytest.approx(np.std(gains, ddof=1))
             assert mean["se"] == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
 
 
-def test_the_screen_names_every_arm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_names_every_variant(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*SEEDS, "--out", str(folder), "--resume"]) == 0
     printed = capsys.readouterr().out
     for words in ("2 seeds (3 to 4)", "run − own", "run − control", "±", "seed-3"):

@@ -103,7 +103,7 @@ def check(graph: Graph, leaf: Any = None, **settings: Any) -> None:
     config = Config.of(**{**CLEAR, **settings})
     problem = problem_of(graph, config)
     with listening() as wire, watching() as seen:
-        fit(problem, config, arm="run")
+        fit(problem, config, variant="run")
     forest = Forest.grow(
         np.arange(graph.devices),
         graph.offsets,

@@ -57,7 +57,8 @@ def changed_row(row: AuditRow, **changes: Any) -> AuditRow:
 
 
 def test_a_run_prints_on_one_screen(run: Path) -> None:
-    """Scores of every arm, the guarantee, the folder; no line beyond 100, no more than 16 lines."""
+    """Scores of every variant, the guarantee, the folder; no line beyond 100, no more than 16
+    lines."""
     loaded = lumos.load_run(run)
     text = repr(loaded)
     result = json.loads((run / "result.json").read_text("utf-8"))
@@ -74,8 +75,8 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
     tree = shown(loaded)
     assert [row[0] for row in cells(tree)[1:]] == [
         words
-        for arm, words in (("run", "this run"), ("own", "own"), ("control", "control"))
-        if arm in loaded.scores
+        for variant, words in (("run", "this run"), ("own", "own"), ("control", "control"))
+        if variant in loaded.scores
     ]
     assert ("No control was run" in tree.text()) == (loaded.control is None)
 
@@ -191,10 +192,10 @@ def test_every_display_is_named_by_a_result() -> None:
 def test_frames_of_a_run(runs: dict[str, Path]) -> None:
     run = lumos.load_run(runs["strict"])
     scores = run.scores_frame()
-    test = scores[(scores["score"] == "test_accuracy")].set_index("arm")["value"]
-    assert test.to_dict() == {arm: of["test_accuracy"] for arm, of in run.scores.items()}
+    test = scores[(scores["score"] == "test_accuracy")].set_index("variant")["value"]
+    assert test.to_dict() == {variant: of["test_accuracy"] for variant, of in run.scores.items()}
     history = run.history_frame()
-    assert list(history.columns) == ["arm", "epoch", "loss", "score", "seconds"]
+    assert list(history.columns) == ["variant", "epoch", "loss", "score", "seconds"]
     assert len(history) == sum(map(len, run.histories.values()))
     assert history["loss"].dtype == float
     predictions = run.predictions_frame()

@@ -17,7 +17,7 @@ from tests.report.run_files import changed, page, result_of, table
 import lumos
 from lumos.exchange.messages import Door
 from lumos.report.run_page import page_of
-from lumos.report.run_scores import ARMS, arm_name
+from lumos.report.run_scores import VARIANTS, variant_name
 from lumos.report.run_scores import notes as scores_notes
 from lumos.report.training import stages_of
 from lumos.training.profile import PROFILES
@@ -31,17 +31,19 @@ def test_scores(run: Path) -> None:
     what = "auc" if result["task"] == "link" else "accuracy"
     columns, rows = table(run, "measured by the observer")
     assert columns[:3] == ["", "validation", "test"]
-    arms = [arm for arm in ARMS if f"{PREFIX[arm]}test_{what}" in result]
-    assert [row[0] for row in rows] == [arm_name(lumos.load_run(run), arm) for arm in arms]
+    variants = [variant for variant in VARIANTS if f"{PREFIX[variant]}test_{what}" in result]
+    assert [row[0] for row in rows] == [
+        variant_name(lumos.load_run(run), variant) for variant in variants
+    ]
     shown = page(run)
     drawn = [text.text() for text in shown.all("svg")[0].all("text")]
     facts = [item.text() for item in shown.all("dd") if item.attributes["class"] == "value"]
-    for row, fact, arm in zip(rows, facts, arms, strict=True):
-        test = result[f"{PREFIX[arm]}test_{what}"]
-        assert number(row[1]) == pytest.approx(result[f"{PREFIX[arm]}val_{what}"], abs=5.1e-5)
+    for row, fact, variant in zip(rows, facts, variants, strict=True):
+        test = result[f"{PREFIX[variant]}test_{what}"]
+        assert number(row[1]) == pytest.approx(result[f"{PREFIX[variant]}val_{what}"], abs=5.1e-5)
         assert number(row[2]) == pytest.approx(test, abs=5.1e-5)
         for name, cell in zip(columns[3:], row[3:], strict=True):
-            stored = result[PREFIX[arm] + NAMES.get(name, f"test_{name.replace(' ', '_')}")]
+            stored = result[PREFIX[variant] + NAMES.get(name, f"test_{name.replace(' ', '_')}")]
             assert number(cell) == pytest.approx(stored, abs=5.1e-4)
         assert fact == row[2]
         assert any(words.startswith(row[2].removesuffix("%").strip()) for words in drawn)
@@ -161,7 +163,7 @@ def test_every_large_number_is_the_runs(run: Path) -> None:
 
 
 def test_curves_end_where_the_run_ended(run: Path) -> None:
-    """Of every stage: its loss is drawn, in every arm that has one, or said to be hidden."""
+    """Of every stage: its loss is drawn, in every variant that has one, or said to be hidden."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     shown, loaded = page(run), lumos.load_run(run)
     stages = stages_of(loaded)
@@ -178,9 +180,9 @@ def test_curves_end_where_the_run_ended(run: Path) -> None:
         words = f"this run: {first['loss']:.4g} at {first['epoch']}, "
         words += f"{last['loss']:.4g} at {last['epoch']}."
         assert words in description
-        for arm in ("own", "control"):
-            name = arm_name(loaded, arm)
-            assert (name in description) == (run / arm / "metrics.jsonl").exists()
+        for variant in ("own", "control"):
+            name = variant_name(loaded, variant)
+            assert (name in description) == (run / variant / "metrics.jsonl").exists()
 
 
 def test_the_widths_of_all_sums_are_those_that_were_sent(run: Path) -> None:

@@ -33,7 +33,7 @@ def scored(run: Run, tested: int, what: str = "accuracy", /, **scores: float) ->
         run,
         about=msgspec.structs.replace(run.about, graph="town"),
         split_sizes=split,
-        scores={arm: {f"test_{what}": score} for arm, score in scores.items()},
+        scores={variant: {f"test_{what}": score} for variant, score in scores.items()},
     )
 
 

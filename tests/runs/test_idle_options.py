@@ -105,7 +105,7 @@ def same(one: Run, other: Run, differences: Differences) -> None:
     assert one.ledger.totals() == other.ledger.totals()
     assert without_time(one.history) == without_time(other.history)
     assert one.metrics == other.metrics
-    # Warnings that compare arms are of what is trained beside the run.
+    # Warnings that compare variants are of what is trained beside the run.
     assert {**findings(one), "warnings": []} == {**findings(other), "warnings": []}
     assert one.guarantees == other.guarantees
 
@@ -126,7 +126,7 @@ def test_the_run_is_the_same(
     same(plain, other, ledger_differences)
 
 
-def test_arms_do_not_depend_on_each_other(kind: str, sixty: Graph) -> None:
+def test_variants_do_not_depend_on_each_other(kind: str, sixty: Graph) -> None:
     """Own features and the control have the same scores, whether or not the other is trained."""
     both, own, control = (
         train(sixty, **RUNS[kind], floor=floor, control=control)

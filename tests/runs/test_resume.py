@@ -24,16 +24,16 @@ SETTINGS: dict[str, Any] = {
     "control": True,
     "dropout": 0.1,
 }
-ARMS = ("own", "control", "run")
+VARIANTS = ("own", "control", "run")
 
 
 class Pulled(KeyboardInterrupt):
     """Somebody pulled the plug."""
 
 
-def until(arm: str, epoch: int) -> Callable[[EpochEvent], None]:
+def until(variant: str, epoch: int) -> Callable[[EpochEvent], None]:
     def interrupt(event: EpochEvent) -> None:
-        if (event.arm, event.epoch) == (arm, epoch):
+        if (event.variant, event.epoch) == (variant, epoch):
             raise Pulled
 
     return interrupt
@@ -45,7 +45,7 @@ def without_time(history: Sequence[EpochEvent]) -> list[EpochEvent]:
 
 def as_lines(history: Sequence[EpochEvent]) -> list[dict[str, Any]]:
     records = [structs.asdict(event) for event in without_time(history)]
-    return [{name: record[name] for name in record if name != "arm"} for record in records]
+    return [{name: record[name] for name in record if name != "variant"} for record in records]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Path
 
 
 @pytest.mark.parametrize(
-    ("arm", "epoch"),
+    ("variant", "epoch"),
     [
         ("own", 2),
         ("own", 7),
@@ -115,10 +115,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Path
     ],
 )
 def test_an_interrupted_run_goes_on_exactly(
-    arm: str, epoch: int, whole: Any, sixty: Graph, tmp_path: Path, ledger_differences: Any
+    variant: str, epoch: int, whole: Any, sixty: Graph, tmp_path: Path, ledger_differences: Any
 ) -> None:
     with pytest.raises(Pulled):
-        run(sixty, out=tmp_path / "run", on_epoch=until(arm, epoch), **SETTINGS)
+        run(sixty, out=tmp_path / "run", on_epoch=until(variant, epoch), **SETTINGS)
     assert not (tmp_path / "run" / "result.json").exists()
     resumed = run(sixty, out=tmp_path / "run", resume=True, **SETTINGS)
     expected, folder = whole["classify"]

@@ -1,4 +1,4 @@
-"""The scores of a run, of all arms: in Python, in its JSON, and read back from its folder."""
+"""The scores of a run, of all variants: in Python, in its JSON, and read back from its folder."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 @pytest.mark.parametrize("task", SETTINGS)
-def test_all_arms_have_the_same_scores(runs: dict[str, Run], task: str) -> None:
+def test_all_variants_have_the_same_scores(runs: dict[str, Run], task: str) -> None:
     run = runs[task]
     own, control = present(run.own), present(run.control)
     assert run.metrics.keys() == own.keys() == control.keys()

@@ -77,7 +77,7 @@ def test_the_own_answer_is_kept_to_the_last_digit_where_it_was_chosen() -> None:
 
 
 def rounds_of(wire: Wire) -> list[list[bytes]]:
-    """By arm, the symbols in the order of the pairs."""
+    """By variant, the symbols in the order of the pairs."""
     return [[message.body for message in messages] for messages in wire.of(SYMBOL)]
 
 
@@ -130,8 +130,8 @@ def test_control_symbols_are_independent_of_labels_in_distribution(
     assert (bits < 4 * chance) == control
 
 
-def arm_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]:
-    """Accuracy of an arm on test devices: of its own encoder, and as a whole."""
+def variant_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]:
+    """Accuracy of an variant on test devices: of its own encoder, and as a whole."""
     labels = present(graph.labels)
     roles = split_vertices(labels, PublicRandomness(seed))
     made = started(graph, roles, seed=seed, control=control, **FULL)
@@ -149,8 +149,10 @@ def test_the_control_is_level_with_own_features_where_the_run_is_not() -> None:
     it adds is luck. Opinions of meaningless symbols would find communities."""
     gains = {}
     for control in (True, False):
-        arms = [arm_of(graph_of("homophilous", seed), seed, control=control) for seed in range(4)]
-        gains[control] = [whole - own for own, whole in arms]
+        variants = [
+            variant_of(graph_of("homophilous", seed), seed, control=control) for seed in range(4)
+        ]
+        gains[control] = [whole - own for own, whole in variants]
     assert min(gains[False]) > 0.15
     assert max(np.abs(gains[True])) < 0.05
     assert abs(np.mean(gains[True])) < 0.02
@@ -166,8 +168,8 @@ def test_control_opinions_depend_on_no_data(sixty: Graph, short: dict[str, int])
     assert rounds[2:] != rounds_there[2:]
 
 
-def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> None:
-    """Who hears both arms must not see through them: they may not share randomness.
+def test_the_control_variant_does_not_unmask_the_release(short: dict[str, int]) -> None:
+    """Who hears both variants must not see through them: they may not share randomness.
 
     A symbol of the control that is drawn with the randomness of the run would shift like it.
     """
@@ -183,7 +185,7 @@ def test_the_control_arm_does_not_unmask_the_release(short: dict[str, int]) -> N
     assert chi2_contingency(table).pvalue > 1e-4
 
 
-def test_the_control_arm_does_not_share_noise(
+def test_the_control_variant_does_not_share_noise(
     sixty: Graph, short: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The difference of two sums with the same noise is exact: it guarantees nothing."""

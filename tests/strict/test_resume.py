@@ -69,5 +69,5 @@ def test_an_interrupted_run_goes_on_exactly(
     assert ledger_differences(whole.ledger, resumed.ledger) == []
     assert whole.ledger.edge_epsilon == resumed.ledger.edge_epsilon
     assert whole.cost.per_epoch == resumed.cost.per_epoch
-    arms = 1 + ("control" in settings)
-    assert len(wire.of("strict/symbol")) <= arms  # messages of before are repeated, none twice
+    variants = 1 + ("control" in settings)
+    assert len(wire.of("strict/symbol")) <= variants  # messages of before are repeated, none twice

@@ -62,18 +62,18 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
 
 
 def score_table(run: "Run") -> Table:
-    """The observer's scores of every arm."""
+    """The observer's scores of every variant."""
     texts, task = run.config.profile.texts(run.config), run.config.train.task
     columns = columns_of(task, run.metrics)
     table = Table(heading_of(task), box=None, header_style="")
     for name in columns:
         table.add_column(name, justify="right")
-    arms: dict[str, Scores | None] = {
+    variants: dict[str, Scores | None] = {
         "this run": run.metrics,
         texts.own: run.own,
         f"control: {texts.control}": run.control,
     }
-    for name, scores in arms.items():
+    for name, scores in variants.items():
         if scores is not None:
             table.add_row(name, *(shown(scores[key], task) for key in columns.values()))
     return table
@@ -240,7 +240,7 @@ def _show_choice(run: "Run") -> None:
     console().print("(scores are the observer's, from true data: no guarantee covers them)")
 
 
-# `lumos train --seeds`: several runs, their means, and paired differences of their arms.
+# `lumos train --seeds`: several runs, their means, and paired differences of their variants.
 
 
 def several_seeds(
@@ -295,25 +295,27 @@ def show_seeds(found: "SeededRuns", config: Config, out: Path | None) -> None:
     for name in metrics:
         heading = {**NAMES, **SHORT}[name]
         table.add_column(f"{heading} %" if percent else heading, justify="right")
-    for arm in found.arms:
-        table.add_row(arm, *(_written(found.mean(arm, name), percent) for name in metrics))
-    for arm in found.arms[1:]:
-        cells = (_written(found.difference(arm, name), percent, signed=True) for name in metrics)
-        table.add_row(f"{MAIN} − {arm}", *cells)
+    for variant in found.variants:
+        table.add_row(variant, *(_written(found.mean(variant, name), percent) for name in metrics))
+    for variant in found.variants[1:]:
+        cells = (
+            _written(found.difference(variant, name), percent, signed=True) for name in metrics
+        )
+        table.add_row(f"{MAIN} − {variant}", *cells)
     screen.print()
     screen.print(table)
     screen.print()
     screen.print("± is the standard deviation over seeds.")
-    if found.arms[1:]:
+    if found.variants[1:]:
         errors = ", ".join(
-            f"{_error(found.difference(arm, metrics[0]), percent)} ({MAIN} − {arm})"
-            for arm in found.arms[1:]
+            f"{_error(found.difference(variant, metrics[0]), percent)} ({MAIN} − {variant})"
+            for variant in found.variants[1:]
         )
         screen.print(f"Differences are paired by seed; standard error of the first: {errors}.")
     texts = config.profile.texts(config)
     names = {OWN: texts.own, CONTROL: texts.control}
-    for arm in found.arms[1:]:
-        screen.print(Text(f"{arm}: {names[arm]}"))
+    for variant in found.variants[1:]:
+        screen.print(Text(f"{variant}: {names[variant]}"))
     if out is not None:
         screen.print(Text(f"run folders: {out}/seed-{seeds[0]} … seed-{seeds[-1]}"))
 

@@ -226,7 +226,7 @@ def _writer(out: Path | None) -> "Iterator[EpochCallback | None]":
             writer = SummaryWriter(str(out / "tensorboard"))
         for name in ("loss", "score", "seconds"):
             if (value := getattr(event, name)) is not None:
-                writer.add_scalar(f"{event.arm}/{name}", value, event.epoch)
+                writer.add_scalar(f"{event.variant}/{name}", value, event.epoch)
 
     try:
         yield write

@@ -33,13 +33,13 @@ def system_secrets(devices: Ints) -> Words:
     return np.frombuffer(raw, "<u4").astype(np.uint32).reshape(len(devices), 8)
 
 
-def simulated_secrets(seed: int, devices: Ints, arm: str = "") -> Words:
+def simulated_secrets(seed: int, devices: Ints, variant: str = "") -> Words:
     """Secrets of simulated devices: [devices, 8] words, a function of run seed and id.
 
     Args:
-        arm: name of an experiment beside the run, which has secrets of its own.
+        variant: name of an experiment beside the run, which has secrets of its own.
     """
-    key = blake2b(f"lumos simulated secrets {seed}{arm}".encode(), digest_size=32).digest()
+    key = blake2b(f"lumos simulated secrets {seed}{variant}".encode(), digest_size=32).digest()
     master = np.frombuffer(key, "<u4").astype(np.uint32)
     # Two ids share a block of 64 bytes; blocks are made in runs to bound the memory.
     wanted = np.asarray(devices, np.int64)

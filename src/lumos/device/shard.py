@@ -248,18 +248,18 @@ class Shard:
         return spans(self.offsets[rows], self.degree[rows])
 
 
-def shard_of(part: GraphPart, seed: int, randomness: str = "seeded", arm: str = "") -> Shard:
+def shard_of(part: GraphPart, seed: int, randomness: str = "seeded", variant: str = "") -> Shard:
     """The shard that hosts the devices of a part.
 
     Args:
         part: its arrays are used as they are.
         seed: run seed.
         randomness: where device secrets come from, `simulated` (run seed) or `system`.
-        arm: name of an experiment beside the run: it has secrets of its own.
+        variant: name of an experiment beside the run: it has secrets of its own.
     """
     devices = part.devices
     simulated = randomness == "seeded"
-    secrets = simulated_secrets(seed, devices, arm) if simulated else system_secrets(devices)
+    secrets = simulated_secrets(seed, devices, variant) if simulated else system_secrets(devices)
     return Shard(
         devices,
         part.total,
@@ -284,7 +284,7 @@ def spread(devices: int, shards: int) -> list[Ints]:
 
 
 def cut(
-    graph: "Graph", shards: int, seed: int, randomness: str = "seeded", arm: str = ""
+    graph: "Graph", shards: int, seed: int, randomness: str = "seeded", variant: str = ""
 ) -> list[Shard]:
     """Cut a graph into shards: device i goes to shard i mod `shards`. Nothing is shared.
 
@@ -293,7 +293,7 @@ def cut(
         shards: number of shards, 1 to the number of devices.
         seed: run seed.
         randomness: where device secrets come from, `simulated` (run seed) or `system`.
-        arm: name of an experiment beside the run: it has secrets of its own.
+        variant: name of an experiment beside the run: it has secrets of its own.
     """
     parts = parts_of(graph, spread(graph.devices, shards), features=False)
-    return [shard_of(part, seed, randomness, arm) for part in parts]
+    return [shard_of(part, seed, randomness, variant) for part in parts]

@@ -209,7 +209,7 @@ class _Chosen:
 
     def run_settings(self, system: EvaluatedSystem) -> dict[str, Any]:
         """Return the settings of a system's runs."""
-        control = any(one.arm == CONTROL for one in self.systems)
+        control = any(one.variant == CONTROL for one in self.systems)
         return system.run_settings(self.settings, control=control)
 
     def key(self, system: EvaluatedSystem, seed: int) -> str:
@@ -316,8 +316,8 @@ def run_system(
         run = train(graph, config=Config.of(**settings), seed=seed, **loading)
         result = run.summary()
         result["arm_seconds"] = {
-            arm: round(sum(event.seconds for event in events), 3)
-            for arm, events in run.histories.items()
+            variant: round(sum(event.seconds for event in events), 3)
+            for variant, events in run.histories.items()
         }
     return {**result, "cpu_seconds": round(time.process_time(), 3)}
 
@@ -338,8 +338,8 @@ def results_folder(out: Path | str | None, name: str) -> Iterator[Path]:
 
 # Several runs with the same settings and consecutive seeds: `lumos train --seeds`.
 #
-# Arms are paired: the run, own features and the control of a seed share its split and randomness,
-# so the means of their differences are of the same seeds.
+# Variants are paired: the run, own features and the control of a seed share its split and
+# randomness, so the means of their differences are of the same seeds.
 
 
 class SeedsFailed(LumosError):
@@ -371,32 +371,34 @@ class SeededRuns:
         return [f"{part}_{name}" for part in PARTS for name in names]
 
     @property
-    def arms(self) -> list[str]:
+    def variants(self) -> list[str]:
         """The run, and what was trained beside it."""
-        return [arm for arm in (MAIN, OWN, CONTROL) if self.scores(arm, self.metrics[0])]
+        return [
+            variant for variant in (MAIN, OWN, CONTROL) if self.scores(variant, self.metrics[0])
+        ]
 
-    def scores(self, arm: str, metric: str) -> dict[int, float]:
-        """By seed, one score of an arm."""
-        name = metric if arm == MAIN else f"{arm}_{metric}"
+    def scores(self, variant: str, metric: str) -> dict[int, float]:
+        """By seed, one score of an variant."""
+        name = metric if variant == MAIN else f"{variant}_{metric}"
         return {seed: result[name] for seed, result in self.results.items() if name in result}
 
-    def mean(self, arm: str, metric: str) -> MeanScore:
+    def mean(self, variant: str, metric: str) -> MeanScore:
         """Over seeds."""
-        return mean_of(self.scores(arm, metric))
+        return mean_of(self.scores(variant, metric))
 
-    def difference(self, arm: str, metric: str) -> MeanScore:
-        """The run minus another arm, paired by seed."""
-        return paired_difference(self.scores(MAIN, metric), self.scores(arm, metric))
+    def difference(self, variant: str, metric: str) -> MeanScore:
+        """The run minus another variant, paired by seed."""
+        return paired_difference(self.scores(MAIN, metric), self.scores(variant, metric))
 
     def summary(self) -> dict[str, Any]:
         """What `lumos train --seeds N --json` prints."""
         aggregate: dict[str, Any] = {
-            arm: {metric: self.mean(arm, metric).as_json() for metric in self.metrics}
-            for arm in self.arms
+            variant: {metric: self.mean(variant, metric).as_json() for metric in self.metrics}
+            for variant in self.variants
         }
-        for arm in self.arms[1:]:
-            aggregate[f"{MAIN}_minus_{arm}"] = {
-                metric: self.difference(arm, metric).as_json() for metric in self.metrics
+        for variant in self.variants[1:]:
+            aggregate[f"{MAIN}_minus_{variant}"] = {
+                metric: self.difference(variant, metric).as_json() for metric in self.metrics
             }
         shared = ("graph", "devices", "edges", "task", "profile", "backbone", "epsilon", "settings")
         return {

@@ -299,7 +299,9 @@ def _classes(evaluation: Evaluation) -> Section:
     if not scored:
         return Section("Single classes", [])
     first, others = scored[0], scored[1:]
-    beside = {runs.system.key: _rows(runs, evaluation) for runs in others if runs.system.arm == OWN}
+    beside = {
+        runs.system.key: _rows(runs, evaluation) for runs in others if runs.system.variant == OWN
+    }
     beside |= {runs.system.key: _rows(runs, evaluation) for runs in others}
     name = first.system.name
     about = (
@@ -351,7 +353,7 @@ def _settings(evaluation: Evaluation) -> Section:
     lines = [
         [runs.system.name, ", ".join(f"{name} {value}" for name, value in _changed(runs).items())]
         for runs in evaluation.runs
-        if runs.system.arm != OWN and runs.results
+        if runs.system.variant != OWN and runs.results
     ]
     caption = "Settings that matter to a score, as they were used"
     blocks: list[Block] = [

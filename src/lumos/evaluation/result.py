@@ -102,8 +102,8 @@ class EvaluatedSystem:
         return _NAMES.get(f"{self.key} {self.task}", _NAMES.get(self.key, self.key))
 
     @property
-    def arm(self) -> str:
-        """The arm of its run that is scored."""
+    def variant(self) -> str:
+        """The variant of its run that is scored."""
         return self.key if self.key in (OWN, CONTROL) else MAIN
 
     @property
@@ -114,7 +114,7 @@ class EvaluatedSystem:
     @property
     def profile(self) -> str:
         """The profile of its run; empty for a baseline. Own features and control are of strict."""
-        if self.arm != MAIN:
+        if self.variant != MAIN:
             return STRICT
         return self.key if self.key in PROFILES else ""
 
@@ -253,7 +253,7 @@ class SystemRuns:
     """By seed, why there is no result."""
 
     def scores(self, metric: str) -> dict[int, float]:
-        """By seed, one score of the system's arm."""
+        """By seed, one score of the system's variant."""
         name = self._name(metric)
         found = {seed: result.get(name) for seed, result in self.results.items()}
         return {seed: float(score) for seed, score in found.items() if score is not None}
@@ -281,24 +281,24 @@ class SystemRuns:
 
     def seconds(self) -> float | None:
         """Mean seconds of a run, without a control that was trained beside it."""
-        if self.system.arm == OWN or not self.results:
+        if self.system.variant == OWN or not self.results:
             return None
         return float(np.mean([self._seconds(result) for result in self.results.values()]))
 
     def _seconds(self, result: dict[str, Any]) -> float:
         control: float = result.get("arm_seconds", {}).get(CONTROL, 0.0)
-        return control if self.system.arm == CONTROL else result["seconds"] - control
+        return control if self.system.variant == CONTROL else result["seconds"] - control
 
     def protects(self) -> str:
         """What protects label, features and edges; empty where no run finished."""
         if not self.results:
             return ""
         result = next(iter(self.results.values()))
-        if self.system.arm == MAIN:
+        if self.system.variant == MAIN:
             return protection_of(result)
         config = Config.of(profile=result["profile"], task=result["task"])
         texts = config.profile.texts(config)
-        if self.system.arm == OWN:
+        if self.system.variant == OWN:
             return f"a part of that run, and protected with it: {texts.own}"
         return f"an experiment: the same with {texts.control}"
 
@@ -308,8 +308,8 @@ class SystemRuns:
         return "; ".join(dict.fromkeys(self.reasons.values()))
 
     def _name(self, metric: str) -> str:
-        arm = self.system.arm
-        return metric if arm == MAIN else f"{arm}_{metric}"
+        variant = self.system.variant
+        return metric if variant == MAIN else f"{variant}_{metric}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -352,7 +352,7 @@ class Evaluation:
     @cached_property
     def rows(self) -> list[SystemScore]:
         """A row for each system and metric."""
-        own = next((runs for runs in self.runs if runs.system.arm == OWN), None)
+        own = next((runs for runs in self.runs if runs.system.variant == OWN), None)
         return [self._row(runs, own, metric) for runs in self.runs for metric in self.metrics]
 
     def _row(self, runs: SystemRuns, own: SystemRuns | None, metric: str) -> SystemScore:

@@ -33,7 +33,7 @@ class Passed(NamedTuple):
     """The messages of one topic in one round."""
 
     exchange: int
-    """Number of the transport: a run has one for its trees, and one for each arm."""
+    """Number of the transport: a run has one for its trees, and one for each variant."""
     round: int
     """Number of the round on that transport."""
     topic: Topic

@@ -105,7 +105,7 @@ def _written(cell: Cell) -> str:
 
 
 def show_run(run: Run) -> str:
-    """Return a run: scores of all arms, what was learnt, the guarantee."""
+    """Return a run: scores of all variants, what was learnt, the guarantee."""
     parts = [title("Run", headline(run)), table(*score_table(run))]
     if run.control is None:
         parts.append(paragraph("No control was run: train(…, control=True) adds one."))

@@ -6,13 +6,13 @@ from pathlib import Path
 from lumos.exchange.messages import Door
 from lumos.report.page import Fact, Facts, Page
 from lumos.report.run_scores import (
-    arms,
     classes_section,
     deviation,
     format_score,
     predicts_links,
     score_of,
     scores_section,
+    variants,
 )
 from lumos.report.sections import (
     audit_section,
@@ -109,7 +109,7 @@ def _scores_pairs(run: Run) -> bool:
 
 
 def _own(run: Run) -> str:
-    """Return what the arm `own` predicts from, in a few words."""
+    """Return what the variant `own` predicts from, in a few words."""
     return run.config.profile.texts(run.config).own.split(",")[0]
 
 
@@ -150,8 +150,8 @@ def _score_facts(run: Run) -> Facts:
         }
     return Facts(
         [
-            Fact(format_score(run, score_of(run, arm)), *names[arm], strong=arm == MAIN)
-            for arm in arms(run)
+            Fact(format_score(run, score_of(run, variant)), *names[variant], strong=variant == MAIN)
+            for variant in variants(run)
         ]
     )
 
@@ -160,9 +160,9 @@ def _comparison(run: Run) -> str:
     """Return what the score is worth against own features and control, and how sure that is."""
     sentences = []
     differences = [
-        _difference(run, arm, name)
-        for arm, name in ((OWN, _own(run)), (CONTROL, "the control"))
-        if arm in run.scores
+        _difference(run, variant, name)
+        for variant, name in ((OWN, _own(run)), (CONTROL, "the control"))
+        if variant in run.scores
     ]
     if differences:
         sentences += [f"This run is {' and '.join(differences)}.", verdict(run)]
@@ -220,9 +220,9 @@ def verdict(run: Run) -> str:
     return text
 
 
-def _difference(run: Run, arm: str, name: str) -> str:
-    """Return how far this run is from another arm, in words."""
-    gap = score_of(run) - score_of(run, arm)
+def _difference(run: Run, variant: str, name: str) -> str:
+    """Return how far this run is from another variant, in words."""
+    gap = score_of(run) - score_of(run, variant)
     if round(gap, 4) == 0:
         return f"level with {name}"
     size = f"{abs(gap):.4f}" if predicts_links(run) else f"{100 * abs(gap):.2f} points"

@@ -20,7 +20,7 @@ from lumos.runs.run import Run
 from lumos.training.metrics import standard_error
 from lumos.training.trainer import CONTROL, MAIN, OWN
 
-ARMS = (MAIN, OWN, CONTROL)
+VARIANTS = (MAIN, OWN, CONTROL)
 """The run itself and what was trained beside it, in the order of the page."""
 _RANKING = {
     "test_average_precision": "average precision",
@@ -42,26 +42,26 @@ def predicts_links(run: Run) -> bool:
     return run.config.train.task == "link"
 
 
-def arm_name(run: Run, arm: str) -> str:
-    """Return the name of an arm."""
+def variant_name(run: Run, variant: str) -> str:
+    """Return the name of an variant."""
     texts = run.config.profile.texts(run.config)
-    return {MAIN: "this run", OWN: texts.own, CONTROL: f"control: {texts.control}"}[arm]
+    return {MAIN: "this run", OWN: texts.own, CONTROL: f"control: {texts.control}"}[variant]
 
 
-def arms(run: Run) -> list[str]:
-    """Return the arms of a run that have scores, itself first."""
-    return [arm for arm in ARMS if arm in run.scores]
+def variants(run: Run) -> list[str]:
+    """Return the variants of a run that have scores, itself first."""
+    return [variant for variant in VARIANTS if variant in run.scores]
 
 
-def score_of(run: Run, arm: str = MAIN, part: Literal["test", "val"] = "test") -> float:
-    """Return the score of an arm on test or validation devices (classify) or edges (link)."""
-    score: float = run.scores[arm][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
+def score_of(run: Run, variant: str = MAIN, part: Literal["test", "val"] = "test") -> float:
+    """Return the score of an variant on test or validation devices (classify) or edges (link)."""
+    score: float = run.scores[variant][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
     return score
 
 
-def measured(run: Run, arm: str, name: str) -> Any:
-    """Return a score of an arm, a number or a list; None where it was not measured."""
-    scores: Mapping[str, Any] = run.scores[arm]
+def measured(run: Run, variant: str, name: str) -> Any:
+    """Return a score of an variant, a number or a list; None where it was not measured."""
+    scores: Mapping[str, Any] = run.scores[variant]
     return scores.get(name)
 
 
@@ -90,12 +90,12 @@ def _metric(run: Run) -> str:
 
 def _figure(run: Run) -> Figure:
     factor, unit, digits = (1, "", 4) if predicts_links(run) else (100, "%", 2)
-    scores = [score_of(run, arm) for arm in arms(run)]
+    scores = [score_of(run, variant) for variant in variants(run)]
     errors = [factor * deviation(run, score) for score in scores]
     known = not any(math.isnan(error) for error in errors)
     drawing = dots(
         [_metric(run)],
-        [arm_name(run, arm) for arm in arms(run)],
+        [variant_name(run, variant) for variant in variants(run)],
         [[factor * score for score in scores]],
         [errors] if known else None,
         unit=unit,
@@ -116,8 +116,8 @@ def _ranking(run: Run) -> list[Block]:
         return []
     drawing = dots(
         [_RANKING[name] for name in names],
-        [arm_name(run, arm) for arm in arms(run)],
-        [[measured(run, arm, name) for arm in arms(run)] for name in names],
+        [variant_name(run, variant) for variant in variants(run)],
+        [[measured(run, variant, name) for variant in variants(run)] for name in names],
         title="Edges among the surest pairs",
         digits=3,
     )
@@ -131,11 +131,11 @@ def _ranking(run: Run) -> list[Block]:
 def _table(run: Run) -> Table:
     others = [name for name in _OTHERS if measured(run, MAIN, name) is not None]
     rows = []
-    for arm in arms(run):
-        further = [measured(run, arm, name) for name in others]
-        scores = [format_score(run, score_of(run, arm, part)) for part in ("val", "test")]
+    for variant in variants(run):
+        further = [measured(run, variant, name) for name in others]
+        scores = [format_score(run, score_of(run, variant, part)) for part in ("val", "test")]
         cells = [None if score is None else f"{score:.3f}" for score in further]
-        rows.append([arm_name(run, arm), *scores, *cells])
+        rows.append([variant_name(run, variant), *scores, *cells])
     metric = _metric(run)
     caption = f"{metric[0].upper()}{metric[1:]}, measured by the observer of the simulation"
     caption += "; further scores on the test set" * bool(others)
@@ -172,9 +172,9 @@ def classes_section(run: Run) -> Section | None:
     if rows is None:
         return None
     beside = {
-        arm: of_arm
-        for arm in arms(run)[1:]
-        if (of_arm := measured(run, arm, "test_per_class")) is not None
+        variant: of_variant
+        for variant in variants(run)[1:]
+        if (of_variant := measured(run, variant, "test_per_class")) is not None
     }
     caption = "Test devices by class, in per cent"
     blocks: list[Block] = [
@@ -185,15 +185,15 @@ def classes_section(run: Run) -> Section | None:
         ),
         per_class_table(rows, beside, caption),
     ]
-    for arm in arms(run):
-        counts = measured(run, arm, "test_confusion")
-        if counts is None or (arm != MAIN and is_wide(run.classes)):
+    for variant in variants(run):
+        counts = measured(run, variant, "test_confusion")
+        if counts is None or (variant != MAIN and is_wide(run.classes)):
             continue
-        title = f"{_TITLES[arm]}: who is taken for whom"
-        read = HOW_TO_READ if arm == MAIN else f"The same of the arm `{arm}`."
+        title = f"{_TITLES[variant]}: who is taken for whom"
+        read = HOW_TO_READ if variant == MAIN else f"The same of the variant `{variant}`."
         blocks.append(confusion_block(run.classes, counts, title, read))
     if beside and is_wide(run.classes):
-        names = " and ".join(f"`run.{arm}`" for arm in beside)
+        names = " and ".join(f"`run.{variant}`" for variant in beside)
         blocks.append(Text(f"The matrices of what stands beside the run are in {names}."))
     return Section("Single classes", blocks)
 

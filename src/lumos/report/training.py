@@ -7,7 +7,7 @@ from statistics import fmean
 
 from lumos.report.charts import dots, lines
 from lumos.report.page import Block, Figure, Section, Table, Text
-from lumos.report.run_scores import arm_name, arms, predicts_links, score_of
+from lumos.report.run_scores import predicts_links, score_of, variant_name, variants
 from lumos.runs.run import Run
 from lumos.training.profile import LOSS, RunSizes, SumStage
 from lumos.training.trainer import MAIN, OWN, EpochEvent
@@ -111,8 +111,8 @@ def _hidden(stage: SumStage, moved: Movement) -> str:
     )
 
 
-def _events(run: Run, stage: SumStage, arm: str = MAIN) -> list[EpochEvent]:
-    return run.histories[arm][max(0, stage.first - 1) : max(0, stage.last)]
+def _events(run: Run, stage: SumStage, variant: str = MAIN) -> list[EpochEvent]:
+    return run.histories[variant][max(0, stage.first - 1) : max(0, stage.last)]
 
 
 def _loss(run: Run, stage: SumStage, *, alone: bool) -> Figure:
@@ -147,14 +147,17 @@ def _lines(
     value_of: Callable[[EpochEvent], float | None],
     unit: str = "",
 ) -> str:
-    """Draw a value of each epoch by arm, and mark the epoch whose weights were kept."""
+    """Draw a value of each epoch by variant, and mark the epoch whose weights were kept."""
     longest, best = max(map(len, run.histories.values())), run.model.best_epoch
     epochs = range(stage.first, min(stage.last, longest) + 1)
     series: dict[str, tuple[list[float | None], None]] = {}
-    for arm in (name for name in arms(run) if name in run.histories):
-        values = [value_of(event) for event in _events(run, stage, arm)]
+    for variant in (name for name in variants(run) if name in run.histories):
+        values = [value_of(event) for event in _events(run, stage, variant)]
         finite = [y if y is not None and math.isfinite(y) else None for y in values]
-        series[arm_name(run, arm)] = ([*finite, *[None] * (len(epochs) - len(finite))], None)
+        series[variant_name(run, variant)] = (
+            [*finite, *[None] * (len(epochs) - len(finite))],
+            None,
+        )
     inside = stage.first <= best <= stage.last and best < len(run.history)
     kept = {f"weights of epoch {best}": float(best)} if inside else {}
     return lines(epochs, series, unit=unit, title=title, x_title="epoch", reference_lines=kept)
@@ -170,9 +173,9 @@ def _vote(run: Run) -> list[Figure | Text]:
     found = run.model.estimates
     names = {MAIN: "voted_accuracy", OWN: "own_voted_accuracy"}
     known = {
-        arm: name
-        for arm, name in names.items()
-        if arm in run.scores and math.isfinite(found.get(name, math.nan))
+        variant: name
+        for variant, name in names.items()
+        if variant in run.scores and math.isfinite(found.get(name, math.nan))
     }
     if not known:
         return []
@@ -186,9 +189,12 @@ def _vote(run: Run) -> list[Figure | Text]:
             )
         ]
     drawing = dots(
-        [arm_name(run, arm) for arm in known],
+        [variant_name(run, variant) for variant in known],
         ["by the vote", "by the observer"],
-        [[100 * found[name], 100 * score_of(run, arm, "val")] for arm, name in known.items()],
+        [
+            [100 * found[name], 100 * score_of(run, variant, "val")]
+            for variant, name in known.items()
+        ],
         [[100 * found[f"{name}_error"], None] for name in known.values()],
         unit="%",
         title="Accuracy of validation devices",

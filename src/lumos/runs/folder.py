@@ -9,7 +9,7 @@ model.npz           the selected weights by name
 devices.npz         ids of all devices, predictions, and what else predictions need
 ledger.npz          the ledger of training
 result.json         what `lumos train --json` printed
-own/, control/      metrics.jsonl and checkpoint.npz of the arms beside the run
+own/, control/      metrics.jsonl and checkpoint.npz of the variants beside the run
 
 Guarantee, against whoever else uses this machine: the folder is made for its owner only, and so is
 every file in it. Guarantee, against whoever reads the folder of a finished run in a profile whose
@@ -65,8 +65,8 @@ from lumos.typing import Arrays, Ints
 if TYPE_CHECKING:
     from lumos.runs.run import Run
 
-ARMS = {MAIN: "", OWN: "own", CONTROL: "control"}
-"""Where each arm keeps its metrics and checkpoints."""
+VARIANTS = {MAIN: "", OWN: "own", CONTROL: "control"}
+"""Where each variant keeps its metrics and checkpoints."""
 TREE_ARRAYS: dict[str, type[np.generic]] = {
     "keep": np.bool_,
     "workload": np.int64,
@@ -99,14 +99,14 @@ _DAMAGED = (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecErro
 
 
 class RunFolder:
-    """The folder of one run, or of one of the arms beside it."""
+    """The folder of one run, or of one of the variants beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def arm(self, name: str) -> "RunFolder":
-        """The folder of an arm: this one for the run itself."""
-        folder = RunFolder(self.path / ARMS[name])
+    def variant(self, name: str) -> "RunFolder":
+        """The folder of an variant: this one for the run itself."""
+        folder = RunFolder(self.path / VARIANTS[name])
         private_folder(folder.path)
         return folder
 
@@ -158,8 +158,8 @@ class RunFolder:
         return RunFolder(path)
 
     def started(self) -> bool:
-        """Whether the run here, or an arm beside it, has come to its first epoch."""
-        metrics = (self.path / place / "metrics.jsonl" for place in ARMS.values())
+        """Whether the run here, or an variant beside it, has come to its first epoch."""
+        metrics = (self.path / place / "metrics.jsonl" for place in VARIANTS.values())
         return any(file.exists() and file.stat().st_size > 0 for file in metrics)
 
     def finished(self) -> bool:
@@ -174,7 +174,7 @@ class RunFolder:
         """All lines of metrics."""
         write_text(self.path / "metrics.jsonl", "".join(map(_line, events)), private=True)
 
-    def metrics(self, arm: str) -> list[EpochEvent] | None:
+    def metrics(self, variant: str) -> list[EpochEvent] | None:
         """All epochs, or None where no metrics were written.
 
         Raises:
@@ -184,11 +184,11 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return [_event(line, arm) for line in path.read_bytes().splitlines()]
+            return [_event(line, variant) for line in path.read_bytes().splitlines()]
         except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise InputError(f"{path}: a line is damaged ({one_line(error)})") from None
 
-    def truncate_metrics(self, epochs: int, arm: str = MAIN) -> list[EpochEvent]:
+    def truncate_metrics(self, epochs: int, variant: str = MAIN) -> list[EpochEvent]:
         """The metrics of the first `epochs` epochs; later lines are removed from the file."""
         path = self.path / "metrics.jsonl"
         lines = path.read_bytes().splitlines() if path.exists() else []
@@ -197,7 +197,7 @@ class RunFolder:
                 f"{path}: has {len(lines)} lines for {epochs} epochs; restart without `resume`"
             )
         try:
-            events = [_event(line, arm) for line in lines[:epochs]]
+            events = [_event(line, variant) for line in lines[:epochs]]
         except (ValueError, RecursionError, msgspec.MsgspecError):
             raise InputError(f"{path}: a line is damaged; restart without `resume`") from None
         self.write_metrics(events)
@@ -213,8 +213,8 @@ class RunFolder:
         write_arrays(self.path / CHECKPOINT, arrays, private=True)
 
     def remove_checkpoints(self) -> None:
-        """Of the run and all arms beside it: it is finished, and they count messages by device."""
-        for place in ARMS.values():
+        """Of the run and all variants beside it: it is finished, and they count messages by device."""
+        for place in VARIANTS.values():
             (self.path / place / CHECKPOINT).unlink(missing_ok=True)
 
     def save_trees(self, trees: TreeSummary, *, per_device: bool) -> None:
@@ -415,15 +415,15 @@ def _is_run_file(path: Path) -> bool:
 
 def _line(event: EpochEvent) -> str:
     record = msgspec.to_builtins(event)
-    del record["arm"]  # the folder says which it is
+    del record["variant"]  # the folder says which it is
     return json.dumps(record) + "\n"
 
 
-def _event(line: bytes, arm: str) -> EpochEvent:
+def _event(line: bytes, variant: str) -> EpochEvent:
     record = json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
-    return msgspec.convert({**record, "arm": arm}, EpochEvent)
+    return msgspec.convert({**record, "variant": variant}, EpochEvent)
 
 
 def _ledger_arrays(ledger: LedgerReport, *, per_device: bool) -> dict[str, npt.ArrayLike]:
@@ -454,9 +454,9 @@ def _array(array: npt.NDArray[Any], kind: type[np.generic], *width: int) -> npt.
 def summary(run: "Run") -> dict[str, Any]:
     """Return everything that `lumos train --json` prints."""
     scores = {
-        name if arm == MAIN else f"{arm}_{name}": value
-        for arm in (MAIN, OWN, CONTROL)
-        for name, value in run.scores.get(arm, {}).items()
+        name if variant == MAIN else f"{variant}_{name}": value
+        for variant in (MAIN, OWN, CONTROL)
+        for name, value in run.scores.get(variant, {}).items()
     }
     about, config = run.about, run.config
     result = Result(

@@ -11,7 +11,7 @@ from lumos.errors import InputError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
-from lumos.runs.folder import ARMS, DEVICES, LEDGER_ARRAYS, RunFolder, keeps_device_values
+from lumos.runs.folder import DEVICES, LEDGER_ARRAYS, VARIANTS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Run
 from lumos.runs.schema import (
     About,
@@ -56,7 +56,10 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     trees, ledger = folder.trees(), folder.ledger()
     if trees is None:
         raise InputError(f"{folder.path / 'trees.npz'}: there is no such file; train again")
-    histories = {arm: RunFolder(folder.path / place).metrics(arm) for arm, place in ARMS.items()}
+    histories = {
+        variant: RunFolder(folder.path / place).metrics(variant)
+        for variant, place in VARIANTS.items()
+    }
     per_device = about.devices if keeps_device_values(config) else 0
     _check_same_run(folder, about, result, trees, ledger, histories[MAIN], per_device)
     known = read_arrays(folder.path / DEVICES)
@@ -69,7 +72,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         about=about,
         config=config,
         scores=_scores(folder.path / "result.json", config, len(about.classes)),
-        histories={arm: events for arm, events in histories.items() if events},
+        histories={variant: events for variant, events in histories.items() if events},
         split_sizes=result.split,
         cost=Cost(
             seconds=result.seconds,
@@ -109,13 +112,13 @@ def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:
     numbers = read_json(path)
     wanted = score_types(config.train.task, classes)
     scores: dict[str, Scores] = {}
-    for arm in (MAIN, OWN, CONTROL):
-        prefix = "" if arm == MAIN else f"{arm}_"
+    for variant in (MAIN, OWN, CONTROL):
+        prefix = "" if variant == MAIN else f"{variant}_"
         missing = [name for name in wanted if f"{prefix}{name}" not in numbers]
-        if missing and arm == MAIN:
+        if missing and variant == MAIN:
             raise InputError(f"{path}: has no {missing[0]}; train again")
         if not missing:
-            scores[arm] = {
+            scores[variant] = {
                 name: _score(path, f"{prefix}{name}", numbers, kind)
                 for name, kind in wanted.items()
             }

@@ -255,19 +255,19 @@ def fit(
     problem: Problem,
     config: Config,
     *,
-    arm: str,
+    variant: str,
     control: bool = False,
     transport: str = "loopback",
     folder: RunFolder | None = None,
     resume: bool = False,
     on_epoch: EpochCallback | None = None,
 ) -> Outcome | None:
-    """Train one arm, from the beginning or from the last checkpoint in `folder`.
+    """Train one variant, from the beginning or from the last checkpoint in `folder`.
 
     Args:
         problem: graph, trees, split.
         config: settings.
-        arm: its name in events: `run`, `own` or `control`.
+        variant: its name in events: `run`, `own` or `control`.
         control: releases carry no information.
         transport: what moves the messages, a name of `TRANSPORTS`.
         folder: where metrics and checkpoints go.
@@ -275,22 +275,22 @@ def fit(
         on_epoch: called after every epoch.
 
     Returns:
-        The arm; None elsewhere than at rank 0, where the observer is.
+        The variant; None elsewhere than at rank 0, where the observer is.
     """
     federation: Federation[Any] = Federation(problem, config, control=control, transport=transport)
-    return _Loop(federation, arm, folder, on_epoch).run(resume)
+    return _Loop(federation, variant, folder, on_epoch).run(resume)
 
 
 class _Loop:
     def __init__(
         self,
         federation: Federation[Any],
-        arm: str,
+        variant: str,
         folder: RunFolder | None,
         on_epoch: EpochCallback | None,
     ) -> None:
         self.federation = federation
-        self.arm = arm
+        self.variant = variant
         self.folder = folder
         self.on_epoch = on_epoch
         self.history: list[EpochEvent] = []
@@ -327,7 +327,7 @@ class _Loop:
 
     def _phase(self, name: str) -> None:
         """Note what this rank is doing, for whoever watches."""
-        note_phase(name if self.arm == MAIN else f"{name} of {self.arm}")
+        note_phase(name if self.variant == MAIN else f"{name} of {self.variant}")
 
     def _checkpoint(self) -> None:
         """Compare what must be the same everywhere, and write where the run stands."""
@@ -356,7 +356,9 @@ class _Loop:
         def record(epoch: EpochRecord) -> None:
             nonlocal clock
             now = time.perf_counter()
-            event = EpochEvent(arm=self.arm, **epoch._asdict(), seconds=round(now - clock, 4))
+            event = EpochEvent(
+                variant=self.variant, **epoch._asdict(), seconds=round(now - clock, 4)
+            )
             self.seconds += now - clock
             clock = now
             self.history.append(event)
@@ -400,7 +402,7 @@ class _Loop:
         self.federation.restore_ledgers(states)
         self.done = epoch
         if self.folder is not None:  # last: a checkpoint that is refused leaves all files alone
-            self.history = self.folder.truncate_metrics(epoch, self.arm)
+            self.history = self.folder.truncate_metrics(epoch, self.variant)
 
     def _check(self, states: list[Arrays]) -> None:
         """Refuse a checkpoint that this run cannot have written, before anything is changed.
@@ -536,37 +538,39 @@ class RunJob:
             graph=held_out.training if isinstance(held_out, EdgeSplit) else problem.graph,
         )
 
-    def fit_arms(self, keep: tuple[Flags, ...], *, resume: bool) -> dict[str, Outcome]:
-        """Train every arm, the run itself last; return none elsewhere than at rank 0.
+    def fit_variants(self, keep: tuple[Flags, ...], *, resume: bool) -> dict[str, Outcome]:
+        """Train every variant, the run itself last; return none elsewhere than at rank 0.
 
         Args:
             keep: as `Problem.keep` has it.
         """
         config = self.config
-        arms = [OWN] * (config.train.floor and not config.profile.own_included)
-        arms += [CONTROL] * config.train.control + [MAIN]
+        variants = [OWN] * (config.train.floor and not config.profile.own_included)
+        variants += [CONTROL] * config.train.control + [MAIN]
         epochs = config.train.epochs
         fitted = {}
-        for number, arm in enumerate(arms):
+        for number, variant in enumerate(variants):
 
             def report(event: EpochEvent, before: int = number) -> None:
                 if self.progress is not None:
-                    self.progress(before * epochs + event.epoch, len(arms) * epochs, _note(event))
+                    self.progress(
+                        before * epochs + event.epoch, len(variants) * epochs, _note(event)
+                    )
                 if self.on_epoch is not None and self.observer.first:
                     self.on_epoch(event)
 
             trained = fit(
-                replace(self.problem, keep=keep, alone=arm == OWN),
+                replace(self.problem, keep=keep, alone=variant == OWN),
                 config,
-                arm=arm,
-                control=arm == CONTROL,
+                variant=variant,
+                control=variant == CONTROL,
                 transport=self.transport,
-                folder=None if self.folder is None else self.folder.arm(arm),
+                folder=None if self.folder is None else self.folder.variant(variant),
                 resume=resume,
                 on_epoch=report,
             )
             if trained is not None:
-                fitted[arm] = trained
+                fitted[variant] = trained
         return fitted
 
     def gathered(self) -> tuple[IdTexts, Arrays | None]:
@@ -599,4 +603,4 @@ def costs_of(observer: Observer, before: float) -> list[RankCost]:
 def _note(event: EpochEvent) -> str:
     score = "" if event.score is None else f" · validation {event.score:.4f}"
     loss = "" if event.loss is None else f" · loss {event.loss:.4f}"
-    return f"{event.arm} epoch {event.epoch}{loss}{score}"
+    return f"{event.variant} epoch {event.epoch}{loss}{score}"

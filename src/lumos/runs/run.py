@@ -70,9 +70,9 @@ class Run:
     """What was asked for: graph, seed, shards, settings, versions."""
     config: Config
     scores: dict[str, Scores]
-    """By arm: `run`, and as far as they were trained `own` and `control`."""
+    """By variant: `run`, and as far as they were trained `own` and `control`."""
     histories: dict[str, list[EpochEvent]] = field(repr=False)
-    """By arm, one event per epoch."""
+    """By variant, one event per epoch."""
     split_sizes: Split
     """Numbers of devices, or of edges, that train, validate and test."""
     model: Outcome = field(repr=False)
@@ -96,7 +96,7 @@ class Run:
         return run_text(self)
 
     def _repr_html_(self) -> str:
-        """For notebooks: scores of all arms, what was learnt, the guarantee."""
+        """For notebooks: scores of all variants, what was learnt, the guarantee."""
         shown: str = DISPLAYS["run"](self)
         return shown
 
@@ -160,19 +160,19 @@ class Run:
         return self.about.classes
 
     def scores_frame(self) -> "pandas.DataFrame":
-        """Scores as a frame: `arm` (`run`, `own`, `control`), `score` (as `metrics` has it),
+        """Scores as a frame: `variant` (`run`, `own`, `control`), `score` (as `metrics` has it),
         `value`."""
         rows = [
-            {"arm": arm, "score": name, "value": value}
-            for arm, scores in self.scores.items()
+            {"variant": variant, "score": name, "value": value}
+            for variant, scores in self.scores.items()
             for name, value in scores.items()
             if isinstance(value, int | float)
         ]
-        return frame_of_rows(rows, ("arm", "score", "value"))
+        return frame_of_rows(rows, ("variant", "score", "value"))
 
     def history_frame(self) -> "pandas.DataFrame":
-        """Epochs as a frame: `arm`, `epoch`, `loss`, `score`, `seconds`, as in `EpochEvent`; NaN
-        where an epoch has no loss or score."""
+        """Epochs as a frame: `variant`, `epoch`, `loss`, `score`, `seconds`, as in `EpochEvent`;
+        NaN where an epoch has no loss or score."""
         events = [event for history in self.histories.values() for event in history]
         columns = {
             name: [getattr(event, name) for event in events]
@@ -347,8 +347,8 @@ class Run:
         """
         folder = RunFolder.create(Path(path), self.about)
         folder.save_trees(self.trees, per_device=keeps_device_values(self.config))
-        for arm, events in self.histories.items():
-            folder.arm(arm).write_metrics(events)
+        for variant, events in self.histories.items():
+            folder.variant(variant).write_metrics(events)
         folder.save_run(self)
         if ANSWERS in self._memory:
             self._memory[ANSWERS] = self._memory[ANSWERS].moved(folder.path)

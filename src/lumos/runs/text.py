@@ -18,7 +18,7 @@ def answer(run: "Run") -> str:
     """One sentence, with the scores of the run and of own features, and what the difference says.
 
     A difference is called noise below two standard errors of two independent scores on a test set
-    of this size. The arms share their test set, so this is cautious.
+    of this size. The variants share their test set, so this is cautious.
     """
     classify = run.config.train.task == "classify"
     what, tested = ("accuracy" if classify else "auc"), run.split_sizes.test
@@ -96,7 +96,7 @@ def _share(score: float) -> str:
     return f"{100 * score:.1f} %"
 
 
-ARM_NAMES = {MAIN: "this run", OWN: "own", CONTROL: "control"}
+VARIANT_NAMES = {MAIN: "this run", OWN: "own", CONTROL: "control"}
 _SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
 _LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
 SHOWN = {
@@ -127,12 +127,12 @@ def headline(run: "Run") -> str:
 
 
 def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: an arm in each row, the scores that people report in the columns."""
+    """Headings and rows: an variant in each row, the scores that people report in the columns."""
     names = [name for name in SHOWN if name in run.metrics]
     rows = [
-        [words, *(_written(run.scores[arm], name) for name in names)]
-        for arm, words in ARM_NAMES.items()
-        if arm in run.scores
+        [words, *(_written(run.scores[variant], name) for name in names)]
+        for variant, words in VARIANT_NAMES.items()
+        if variant in run.scores
     ]
     return ["", *(SHOWN[name][0] for name in names)], rows
 

@@ -225,7 +225,7 @@ def train(
         resume: go on with an interrupted run in `out`.
         progress: True shows it: a bar in a terminal or notebook, a line every ten seconds
             elsewhere. Or a callback `(done, total, note)`, called periodically.
-        on_epoch: callback `(EpochEvent)`, called after every epoch of every arm.
+        on_epoch: callback `(EpochEvent)`, called after every epoch of every variant.
     """
     run = train_rank(
         graph,
@@ -298,7 +298,7 @@ def train_rank(
     ):
         job = RunJob(problem, config, observer, transport, folder, shown, on_epoch)
         summary, keep = job.trees(trees)
-        fitted = job.fit_arms(keep, resume=resume)
+        fitted = job.fit_variants(keep, resume=resume)
     ids, rows = job.gathered()
     costs = costs_of(observer, before)
     if not observer.first or summary is None or rows is None:
@@ -421,25 +421,25 @@ def finished_run(
     """The run at rank 0.
 
     Args:
-        fitted: all arms.
+        fitted: all variants.
         ids: of all devices.
         rows: [devices] labels and roles, by which the observer scores.
         costs: what each process took.
         start: when the run began.
     """
     main = fitted[MAIN]
-    judged = {arm: outcome.judged[MAIN] for arm, outcome in fitted.items()}
-    for arm, part in main.judged.items():
-        if arm != OWN or config.train.floor:
-            judged[arm] = part
-    scores = {arm: _scores(problem, rows, part) for arm, part in judged.items()}
+    judged = {variant: outcome.judged[MAIN] for variant, outcome in fitted.items()}
+    for variant, part in main.judged.items():
+        if variant != OWN or config.train.floor:
+            judged[variant] = part
+    scores = {variant: _scores(problem, rows, part) for variant, part in judged.items()}
     sizes, data = _split(problem, rows)
     warnings = [*main.warnings, *_warnings(config, main, scores, sizes.test)]
     return Run(
         about=about,
         config=config,
         scores=scores,
-        histories={arm: outcome.history for arm, outcome in fitted.items()},
+        histories={variant: outcome.history for variant, outcome in fitted.items()},
         split_sizes=sizes,
         model=replace(main, warnings=warnings),
         cost=Cost(
@@ -485,7 +485,7 @@ def _warnings(config: Config, main: Outcome, scores: dict[str, Scores], cases: i
     last_stage = max(config.profile.texts(config).stages.values(), default=1)
     finished = main.best_epoch == len(main.history)
     losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
-    of = {arm: float(figures[f"test_{metric}"]) for arm, figures in scores.items()}
+    of = {variant: float(figures[f"test_{metric}"]) for variant, figures in scores.items()}
     return [
         *unconverged(losses, config.train.epochs),
         *below_own(of[MAIN], of.get(OWN), cases, metric),

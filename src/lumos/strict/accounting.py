@@ -183,7 +183,7 @@ def public(schedule: "Schedule", facts: str, learnt: str) -> str:
     )
 
 
-def arms(schedule: "Schedule") -> list[str]:
+def variants(schedule: "Schedule") -> list[str]:
     """A sentence on the control, where there is one."""
     if not schedule.config.train.control:
         return []

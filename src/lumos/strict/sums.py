@@ -228,7 +228,7 @@ class StrictCoordinator:
         public: public randomness.
         endpoint: whose ledger ideal sums are booked in.
         features: d.
-        arm: names the randomness of the noise in ideal sums.
+        variant: names the randomness of the noise in ideal sums.
     """
 
     def __init__(
@@ -237,10 +237,10 @@ class StrictCoordinator:
         public: PublicRandomness,
         endpoint: Endpoint,
         features: int,
-        arm: str = "",
+        variant: str = "",
     ) -> None:
         self._schedule = schedule
-        self._noise = f"ideal noise{arm}"
+        self._noise = f"ideal noise{variant}"
         self._public = public
         self._features = features
         coordinator = COORDINATORS[schedule.config.train.aggregate]

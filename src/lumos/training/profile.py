@@ -209,7 +209,7 @@ class ProfileTexts:
     budget: str = ""
     """What a run may spend, where ε of a release does not say it."""
     own: str = "own features only, no neighbour"
-    """What the arm `own` predicts from."""
+    """What the variant `own` predicts from."""
     control: str = "releases without information"
     """What the control has in place of what the run has."""
     chooser: str = "validation devices"

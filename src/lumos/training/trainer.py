@@ -73,7 +73,7 @@ class Adam:
 # interrupted: `state_dict` has everything that the next epochs depend on.
 
 MAIN, OWN, CONTROL = "run", "own", "control"
-"""The arms: the run itself, what a device knows alone, releases that carry no information."""
+"""The variants: the run itself, what a device knows alone, releases that carry no information."""
 
 PairScores = Callable[[Ints], Doubles]
 """[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
@@ -83,9 +83,9 @@ Judged = Floats | PairScores
 
 
 class EpochEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One epoch of one arm is over."""
+    """One epoch of one variant is over."""
 
-    arm: str
+    variant: str
     """`run`, or what is trained beside it: `own`, `control`."""
     epoch: int
     """1 for the first."""
@@ -102,7 +102,7 @@ EpochCallback = Callable[[EpochEvent], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The result of one arm of a run. A trainer fills in the first part, the loop the second."""
+    """The result of one variant of a run. A trainer fills in the first part, the loop the second."""
 
     embeddings: Floats | None = field(repr=False)
     """[devices, width], in the order of the ids; the logits where a profile has no embeddings; None
@@ -110,7 +110,7 @@ class Outcome:
     logits: Floats | None = field(repr=False)
     """[devices, classes], for classify."""
     judged: dict[str, Judged] = field(default_factory=dict, repr=False)
-    """By arm: the run itself, and those that are part of it; empty where the run was read."""
+    """By variant: the run itself, and those that are part of it; empty where the run was read."""
     best_epoch: int
     """Epoch whose weights were kept."""
     exposed: str

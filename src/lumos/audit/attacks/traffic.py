@@ -259,7 +259,7 @@ def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
 def uncounted_bytes(recorded: Recorded) -> dict[str, int]:
     """By transport: of the run itself, and of its trees if anything passed while they were made.
 
-    A recorded run has no other arm: its trees' transport is the one before the last.
+    A recorded run has no other variant: its trees' transport is the one before the last.
     """
     tape, run = recorded.tape, recorded.run
     wrong = {"training": difference(tape, tape.last, run.ledger)}

@@ -480,27 +480,27 @@ class TrainingJob:
     def _me(self) -> int:
         return -1 if self._follows else int(self._part.devices[0])
 
-    def _shard(self, arm: str) -> Shard:
-        """The device, or nobody, with the randomness of an arm."""
+    def _shard(self, variant: str) -> Shard:
+        """The device, or nobody, with the randomness of an variant."""
         part, seed = self._part, self._problem.seed
         return Shard(
             part.devices,
             part.total,
             part.offsets,
             part.neighbours,
-            PrivateRandomness(self._secrets(arm)),
+            PrivateRandomness(self._secrets(variant)),
             PublicRandomness(seed),
             self._keys,
             self._absent,
         )
 
-    def _secrets(self, arm: str) -> Words:
+    def _secrets(self, variant: str) -> Words:
         """[hosted, 8] what private randomness comes from."""
         if self._config.train.randomness == "seeded":
-            return simulated_secrets(self._problem.seed, self._part.devices, arm)
+            return simulated_secrets(self._problem.seed, self._part.devices, variant)
         if self._keys is None:
             return np.empty((0, 8), np.uint32)
-        secret = self._keys.key("private coins", arm.encode())
+        secret = self._keys.key("private coins", variant.encode())
         return np.frombuffer(secret, "<u4").astype(np.uint32).reshape(1, 8)
 
     def _make_trainer(self) -> RestartableTrainer:

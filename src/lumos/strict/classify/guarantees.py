@@ -38,13 +38,13 @@ from lumos.strict.accounting import (
     RECORD,
     BookView,
     Disclosed,
-    arms,
     life_of_runs,
     parties,
     public,
     round_up,
     shortcuts,
     up,
+    variants,
     with_life,
 )
 from lumos.strict.classify.evidence import Vote
@@ -188,7 +188,7 @@ def reading(schedule: ClassifySchedule) -> str:
             "is not the whole guarantee."
         )
     sentences.append(_over_runs(strict))
-    return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
+    return " ".join([*sentences, *variants(schedule), *shortcuts(schedule)])
 
 
 def _over_runs(strict: StrictSettings) -> str:

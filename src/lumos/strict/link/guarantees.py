@@ -17,13 +17,13 @@ from lumos.strict.accounting import (
     NORM,
     RECORD,
     Disclosed,
-    arms,
     life_of_runs,
     parties,
     public,
     round_up,
     shortcuts,
     up,
+    variants,
     with_life,
 )
 from lumos.strict.link.levels import ALONE, WAYS, Reading
@@ -139,7 +139,7 @@ def reading(schedule: LinkSchedule) -> str:
         if strict.book is None
         else life_of_runs(strict),
     ]
-    return " ".join([*sentences, *arms(schedule), *shortcuts(schedule)])
+    return " ".join([*sentences, *variants(schedule), *shortcuts(schedule)])
 
 
 def warnings(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:

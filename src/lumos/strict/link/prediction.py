@@ -219,7 +219,9 @@ class LinkResult:
             InputError: weights or messages are of another run.
         """
         strict, public = schedule.strict, PublicRandomness(seed)
-        (shard,) = cut(training, 1, seed, arm=_randomness(training, schedule.config, seed, split))
+        (shard,) = cut(
+            training, 1, seed, variant=_randomness(training, schedule.config, seed, split)
+        )
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
@@ -468,7 +470,7 @@ def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
 def _lone_devices(total: int, seed: int, name: str, *, fresh: bool) -> Shard:
     """All devices, without neighbours. `name` names their randomness, where they are simulated."""
     devices = np.arange(total)
-    simulated = partial(simulated_secrets, seed, arm=f"/answers/{name}")
+    simulated = partial(simulated_secrets, seed, variant=f"/answers/{name}")
     secrets = (system_secrets if fresh else simulated)(devices)
     nobody = np.empty(0, np.int64)
     return Shard(
