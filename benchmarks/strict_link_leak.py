@@ -7,8 +7,8 @@ Runs are real ones (vectors, thresholds, randomized response); questions pass th
 of `lumos predict` and are recorded. Its budget is lifted for the attackers: a device answers 7
 questions of others in its life, and learns levels in 16 answers in all, so a row of 16 askers is
 more than anybody gets and one of 64 cannot occur. Attackers know the truth of one half of all
-devices, with their answers, and are judged on the other half: no bound. The attackers are those of
-`lumos audit` (`lumos.audit.attacks.link_queries`, `link_neighbours`, `link_sums`), which has one
+devices, with their answers, and are evaluated on the other half: no bound. The attackers are those
+of `lumos audit` (`lumos.audit.attacks.link_queries`, `link_neighbours`, `link_sums`), which has one
 setting at a time, intervals and bounds.
 
 - *edge*: are two devices linked that both were asked by the same m askers? Neither is an asker.
@@ -198,7 +198,7 @@ def neighbours(world: World, runs: int) -> list[Row]:
         {
             "one neighbour": name,
             **{
-                question: found.judged(seen, is_so).auc
+                question: found.evaluated(seen, is_so).auc
                 for question, is_so in found.questions.items()
             },
         }
@@ -301,7 +301,7 @@ def main() -> None:
     torch.set_num_threads(1)
     graph = loaded(options)
     world = World.of(graph)
-    there = world.truth.halves.judged
+    there = world.truth.halves.evaluated
     base: Row = {"graph": options.graph, "way": world.result.reading.way}
     if world.truth.labels is not None:
         base["majority"] = float(np.bincount(world.truth.labels[there]).max() / there.sum())

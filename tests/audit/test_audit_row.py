@@ -41,8 +41,8 @@ def report(*rows: AuditRow) -> AuditReport:
     ("hits", "trials", "verdict"), [(80, 100, WITHIN), (8000, 10000, EXCEEDED), (1, 10, WITHIN)]
 )
 def test_a_bound_is_exceeded_by_the_lower_end_only(hits: int, trials: int, verdict: str) -> None:
-    judged = row(Proportion(hits, trials), bound=0.75)
-    assert report(judged).verdict(judged) == verdict
+    evaluated = row(Proportion(hits, trials), bound=0.75)
+    assert report(evaluated).verdict(evaluated) == verdict
 
 
 def test_more_rows_need_more_evidence() -> None:
@@ -57,9 +57,9 @@ def test_a_note_is_written_once() -> None:
 
 
 def test_without_a_claim_nothing_is_exceeded() -> None:
-    judged = row(Exactly(1.0))
-    assert report(judged).verdict(judged) == NO_BOUND
-    assert report(judged).exceeded == []
+    evaluated = row(Exactly(1.0))
+    assert report(evaluated).verdict(evaluated) == NO_BOUND
+    assert report(evaluated).exceeded == []
 
 
 def test_at_chance_needs_a_mechanism_that_is_known_and_a_sample_that_could_tell() -> None:

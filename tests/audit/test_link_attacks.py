@@ -265,7 +265,7 @@ def small_degree(scene: Scene) -> float:
     told = link_training.told_by(recorded)
     found = link_training.one_neighbour(recorded.graph, told, events, halves)
     columns = np.hstack([found.own, found.seen["proposals and replies"]])
-    return found.judged(columns, found.questions["degree ≤ 1"]).auc
+    return found.evaluated(columns, found.questions["degree ≤ 1"]).auc
 
 
 def test_twin_whose_proposals_tell_the_degree(
@@ -341,10 +341,10 @@ def test_halves_have_no_device_in_common() -> None:
     graph = town(300, 6)
     attackers = np.arange(5)
     halves = KnownHalf.of(graph, attackers)
-    assert not (halves.half & halves.judged).any()
+    assert not (halves.half & halves.evaluated).any()
     assert not halves.half[attackers].any()
-    assert not halves.judged[attackers].any()
-    for side, (pairs, real) in ((halves.half, halves.known), (halves.judged, halves.asked)):
+    assert not halves.evaluated[attackers].any()
+    for side, (pairs, real) in ((halves.half, halves.known), (halves.evaluated, halves.asked)):
         assert side[pairs].all()
         assert np.array_equal(linked(graph, pairs), real)
         assert (pairs[:, 0] != pairs[:, 1]).all()

@@ -139,7 +139,7 @@ def variant_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]
     outcome, test = made.finish(), roles == Role.TEST
     own, whole = (
         float((logits[test].argmax(axis=1) == labels[test]).mean())
-        for logits in (outcome.judged[OWN], outcome.logits)
+        for logits in (outcome.evaluated[OWN], outcome.logits)
     )
     return own, whole
 

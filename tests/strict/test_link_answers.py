@@ -15,7 +15,7 @@ from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
 from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link.answers import UNANSWERED, AnswerBudget, scores, shifts_for
-from lumos.strict.link.prediction import LinkResult, alone, answer, judged
+from lumos.strict.link.prediction import LinkResult, alone, answer, evaluated
 from lumos.training.trainer import AskedPairs
 from lumos.twoparty.workers import ComparedPairs
 
@@ -185,7 +185,7 @@ def test_the_observer_judges_at_both_ends_and_keeps_nothing() -> None:
     result = result_of(20, answers=6)
     pairs = np.array([(one, two) for one in range(20) for two in range(one)])
     before = result.budget.digest()
-    one, two = judged(result, pairs), judged(result, pairs)
+    one, two = evaluated(result, pairs), evaluated(result, pairs)
     assert one.shape == (2, len(pairs))
     assert_array_equal(one, two)
     assert result.budget.digest() == before

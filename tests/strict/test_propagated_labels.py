@@ -276,7 +276,7 @@ class Ended(NamedTuple):
 
 
 def ended(seed: int, *, echo: bool = False) -> Ended:
-    """A run on a graph without homophily; with `echo`, training devices judge themselves."""
+    """A run on a graph without homophily; with `echo`, training devices evaluate themselves."""
     graph = by_chance(seed)
     roles = split_vertices(present(graph.labels), PublicRandomness(seed))
     made = started(graph, roles, seed, encoder_epochs=16, epochs=61, protect="none")

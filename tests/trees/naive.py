@@ -206,7 +206,7 @@ def algorithm_2(neighbours: Neighbours, iterations: int, draws: Draws) -> Chain:
         row = sorted(state[u])
         tried = step(state, u, [row[place] for place in places])
         after = algorithm_3(neighbours, [len(row) for row in tried], chain.counted)
-        draws.choose(len(after))  # the server names one of the heaviest to judge the step
+        draws.choose(len(after))  # the server names one of the heaviest to evaluate the step
         accepted = r < math.exp(largest(state) - largest(tried))
         chain.accepted.append(accepted)
         chain.states.append(tried if accepted else state)

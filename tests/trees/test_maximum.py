@@ -330,6 +330,6 @@ def test_a_rejected_step_costs_no_second_answer() -> None:
         balanced = balance(graph, chosen, seed=2)
     assert steps == 200
     matches = balanced.ledger.topics["maximum/result"].messages
-    judged = 200
-    assert balanced.ledger.comparisons <= 2 * graph.edges + changed + matches + judged
+    evaluated = 200
+    assert balanced.ledger.comparisons <= 2 * graph.edges + changed + matches + evaluated
     assert matches <= 6 * steps + graph.devices

@@ -330,11 +330,11 @@ MOST = 40_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownHalf:
-    """Who is known, who is judged, and pairs within each half."""
+    """Who is known, who is evaluated, and pairs within each half."""
 
     half: Flags = field(repr=False)
     """[devices] known to the attackers."""
-    judged: Flags = field(repr=False)
+    evaluated: Flags = field(repr=False)
     """[devices] all others, without the attackers themselves."""
     known: tuple[Ints, Flags] = field(repr=False)
     """[pairs, 2] of two known devices, and which are edges: as many as are not."""
@@ -357,7 +357,7 @@ class KnownHalf:
             far = far[(far[:, 0] != far[:, 1]) & ~linked(graph, far)][: len(inside)]
             pairs = np.concatenate([inside, far])
             sides.append((pairs, np.arange(len(pairs)) < len(inside)))
-        return KnownHalf(half=half & ~out, judged=~half & ~out, known=sides[0], asked=sides[1])
+        return KnownHalf(half=half & ~out, evaluated=~half & ~out, known=sides[0], asked=sides[1])
 
 
 def linked(graph: Graph, pairs: Ints) -> Flags:
@@ -366,7 +366,7 @@ def linked(graph: Graph, pairs: Ints) -> Flags:
     return found
 
 
-# `lumos.run_audit`: run every attack that applies, and judge what it found.
+# `lumos.run_audit`: run every attack that applies, and evaluate what it found.
 
 TASKS = ("classify", "link")
 

@@ -1,4 +1,4 @@
-"""Linear readers that attackers fit on the devices whose truth they know, to judge the others."""
+"""Linear readers that attackers fit on the devices whose truth they know, to evaluate the others."""
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def ridge_scores(columns: Doubles, wanted: Doubles, known: Flags) -> Doubles:
     return scores
 
 
-# Networks that attackers train on the devices whose truth they know, to judge the others.
+# Networks that attackers train on the devices whose truth they know, to evaluate the others.
 #
 # They are no bound: a better network may find more.
 
@@ -49,7 +49,7 @@ def area(scores: Doubles, truth: Flags) -> Area:
     return Area(auc(scores[truth], scores[~truth]), positives, negatives)
 
 
-def judged_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles:
+def evaluated_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles:
     """[others] scores of a small network that learnt from one half, for the other half.
 
     Args:
@@ -126,7 +126,7 @@ def comparing(
         pairs: [pairs, 2] whose truth they know.
         is_edge: [pairs] the truth.
         known_ratio: [pairs] a first guess, to start from.
-        asked: [asked, 2] pairs to judge.
+        asked: [asked, 2] pairs to evaluate.
         ratio: [asked] the first guess of those; the last one too, where known pairs are few.
     """
     if len(pairs) < FEWEST:
@@ -173,5 +173,5 @@ def comparing(
     with torch.no_grad():
         scale.copy_(at)
         base = torch.from_numpy(ratio / spread).float()
-        judged: Doubles = logits(torch.from_numpy(asked), base).numpy().astype(np.float64)
-    return judged
+        evaluated: Doubles = logits(torch.from_numpy(asked), base).numpy().astype(np.float64)
+    return evaluated

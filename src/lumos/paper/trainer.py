@@ -42,7 +42,7 @@ from lumos.secagg import AGGREGATORS, COORDINATORS
 from lumos.training.config import Config
 from lumos.training.metrics import dot_products
 from lumos.training.problem import PrivateData
-from lumos.training.trainer import MAIN, Adam, EpochRecord, Judged, OnEpoch, Outcome
+from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Outcome
 from lumos.trees.forest import Forest
 from lumos.typing import Arrays, Doubles, Floats, Ints
 
@@ -290,12 +290,12 @@ class PaperTrainer:
         """The outcome, from the joined embeddings of all shards."""
         embeddings = result.embeddings
         logits = self._logits(embeddings) if self.model.head is not None else None
-        judged: Judged = partial(dot_products, embeddings) if logits is None else logits
+        evaluated: Evaluated = partial(dot_products, embeddings) if logits is None else logits
         return Outcome(
             ledger=ledger,
             embeddings=embeddings,
             logits=logits,
-            judged={MAIN: judged},
+            evaluated={MAIN: evaluated},
             best_epoch=self.weights.best_epoch,
             exposed=exposure(self.config, ledger),
             guarantees=[],

@@ -40,7 +40,7 @@ from lumos.training.metrics import (
 )
 from lumos.training.problem import Problem, need_features
 from lumos.training.split import DataSplit, EdgeSplit, Role
-from lumos.training.trainer import CONTROL, MAIN, OWN, EpochCallback, Judged, Outcome
+from lumos.training.trainer import CONTROL, MAIN, OWN, EpochCallback, Evaluated, Outcome
 from lumos.trees.balance import Balanced
 from lumos.typing import Arrays, Ints
 
@@ -428,11 +428,11 @@ def finished_run(
         start: when the run began.
     """
     main = fitted[MAIN]
-    judged = {variant: outcome.judged[MAIN] for variant, outcome in fitted.items()}
-    for variant, part in main.judged.items():
+    evaluated = {variant: outcome.evaluated[MAIN] for variant, outcome in fitted.items()}
+    for variant, part in main.evaluated.items():
         if variant != OWN or config.train.floor:
-            judged[variant] = part
-    scores = {variant: _scores(problem, rows, part) for variant, part in judged.items()}
+            evaluated[variant] = part
+    scores = {variant: _scores(problem, rows, part) for variant, part in evaluated.items()}
     sizes, data = _split(problem, rows)
     warnings = [*main.warnings, *_warnings(config, main, scores, sizes.test)]
     return Run(
@@ -493,7 +493,7 @@ def _warnings(config: Config, main: Outcome, scores: dict[str, Scores], cases: i
     ]
 
 
-def _scores(problem: Problem, rows: Arrays, part: Judged) -> Scores:
+def _scores(problem: Problem, rows: Arrays, part: Evaluated) -> Scores:
     """The observer's scores: of pairs where edges are split, of logits otherwise."""
     pairs = problem.held_out
     if pairs is not None:

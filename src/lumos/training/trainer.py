@@ -78,7 +78,7 @@ MAIN, OWN, CONTROL = "run", "own", "control"
 PairScores = Callable[[Ints], Doubles]
 """[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
 the second ends do."""
-Judged = Floats | PairScores
+Evaluated = Floats | PairScores
 """What is scored: [devices, classes] logits, or a function that scores pairs."""
 
 
@@ -109,7 +109,7 @@ class Outcome:
     where the run was read from a folder that does not keep them."""
     logits: Floats | None = field(repr=False)
     """[devices, classes], for classify."""
-    judged: dict[str, Judged] = field(default_factory=dict, repr=False)
+    evaluated: dict[str, Evaluated] = field(default_factory=dict, repr=False)
     """By variant: the run itself, and those that are part of it; empty where the run was read."""
     best_epoch: int
     """Epoch whose weights were kept."""

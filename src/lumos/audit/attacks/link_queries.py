@@ -3,8 +3,8 @@ learn.
 
 Questions pass through the protocol of `lumos predict`, over a transport that records. An asker
 knows what its program gives it: one level for every answer. Attackers are assumed to know the truth
-about one half of all devices, with their answers, and are judged on the other half. The budget is
-lifted for them: a device answers a few others in its life, so rows of more askers than that are
+about one half of all devices, with their answers, and are evaluated on the other half. The budget
+is lifted for them: a device answers a few others in its life, so rows of more askers than that are
 more than anybody gets.
 
 - *edge*: are two devices linked that were both asked by the same m askers? Neither is an asker. By
@@ -174,7 +174,7 @@ def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[
     spec = spec_for(result.vectors.shape[1], result.reading.cosines)
     whole = result.vectors.astype(np.int64)
     targets = np.setdiff1d(np.arange(len(whole)), askers)
-    # What is judged, not what anybody sees: the level before it is randomized.
+    # What is evaluated, not what anybody sees: the level before it is randomized.
     truth = levels_of(whole[targets] @ whole[askers].T, spec).ravel()
     said = levels[targets].ravel()
     # "It says a" where a is true, and where another level is: a mixture of worlds, each within ε.
@@ -228,7 +228,7 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
         ("edge", "degree", "words"), (0.5, "a non-neighbour without answers")
     )
     if about.labels is not None:
-        counts = np.bincount(about.labels[about.halves.judged & (about.labels >= 0)])
+        counts = np.bincount(about.labels[about.halves.evaluated & (about.labels >= 0)])
         chances["label"] = float(counts.max() / counts.sum()), "the most frequent label"
     texts = {
         "edge": "whether two others are linked",
@@ -281,17 +281,17 @@ def one_hot(levels: Ints) -> torch.Tensor:
 def attack(levels: Ints, about: AttackedDevices) -> dict[str, Estimate]:
     """Everything that levels tell: AUC, and accuracy for labels."""
     inputs = one_hot(levels)
-    half, judged = about.halves.half, about.halves.judged
+    half, evaluated = about.halves.half, about.halves.evaluated
     found: dict[str, Estimate] = {"edge": _edge_area(inputs, levels, about.halves)}
-    known, unknown = torch.from_numpy(half), torch.from_numpy(judged)
+    known, unknown = torch.from_numpy(half), torch.from_numpy(evaluated)
     big = about.degree > np.median(about.degree)
     targets = np.column_stack([big, about.words])
     logits = fitted(inputs[known], torch.from_numpy(targets[half]).float(), inputs[unknown])
     columns = logits.numpy().astype(np.float64)
-    found["degree"] = area(columns[:, 0], big[judged])
+    found["degree"] = area(columns[:, 0], big[evaluated])
     by_word = [
         area(scores, held)
-        for scores, held in zip(columns[:, 1:].T, (about.words[judged] > 0).T, strict=True)
+        for scores, held in zip(columns[:, 1:].T, (about.words[evaluated] > 0).T, strict=True)
     ]
     by_word = [one for one in by_word if one.trials]
     if by_word:
@@ -302,7 +302,7 @@ def attack(levels: Ints, about: AttackedDevices) -> dict[str, Estimate]:
         found["words"] = Mean(mean, error, min(one.trials for one in by_word))
         found["worst word"] = max(by_word, key=lambda one: one.auc)
     if about.labels is not None:
-        there, here = half & (about.labels >= 0), judged & (about.labels >= 0)
+        there, here = half & (about.labels >= 0), evaluated & (about.labels >= 0)
         labels = torch.from_numpy(about.labels.astype(np.int64))
         scores = fitted(inputs[there], labels[there], inputs[here]).argmax(1).numpy()
         found["label"] = Proportion(int((scores == about.labels[here]).sum()), int(here.sum()))
@@ -324,7 +324,7 @@ class LevelRatios(NamedTuple):
 
 
 def level_ratios(levels: Ints, pairs: Ints, is_edge: Flags, asked: Ints) -> LevelRatios:
-    """Of pairs that are known, and of those that are judged by them."""
+    """Of pairs that are known, and of those that are evaluated by them."""
     size = int(levels.max()) + 1
     totals = LevelRatios(np.zeros(len(pairs)), np.zeros(len(asked)))
     for column in levels.T:

@@ -6,11 +6,11 @@ said, and are told what w said: they compute v's opinions with the public freque
 and the exact likelihood of what v said, with w among its neighbours or without. The colour that v
 takes for its own is summed over after the first opinion: it stays on the device.
 
-Attackers are assumed to know the truth about one half of all devices, to learn from, and are judged
-on the other. *Without* is the same attacker with its own degree alone. Whoever can predict an edge
-can infer it: no bound is claimed about edges and degrees. An opinion has one: its ε, for any two
-neighbourhoods of its sender. All neighbours of a device know its first opinion before it was
-randomized, so the frequencies of what was sent certify an ε.
+Attackers are assumed to know the truth about one half of all devices, to learn from, and are
+evaluated on the other. *Without* is the same attacker with its own degree alone. Whoever can
+predict an edge can infer it: no bound is claimed about edges and degrees. An opinion has one: its
+ε, for any two neighbourhoods of its sender. All neighbours of a device know its first opinion
+before it was randomized, so the frequencies of what was sent certify an ε.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from lumos.audit.harness import (
     said,
     slots_of,
 )
-from lumos.audit.readers import area, judged_by_network
+from lumos.audit.readers import area, evaluated_by_network
 from lumos.audit.table import (
     Area,
     AuditRow,
@@ -81,14 +81,14 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
     events = matching_events(recorded.tape, recorded.graph)
     attackers = one_neighbour(recorded.graph, told, events, halves)
     for question, truth in attackers.questions.items():
-        own = attackers.judged(attackers.own, truth)
+        own = attackers.evaluated(attackers.own, truth)
         for name, columns in attackers.seen.items():
             yield AuditRow(
                 attack=LINK_NEIGHBOURS_ATTACK.name,
                 adversary="one neighbour",
                 about=f"{question}, from {name}",
                 measure="AUC",
-                estimate=attackers.judged(np.hstack([attackers.own, columns]), truth),
+                estimate=attackers.evaluated(np.hstack([attackers.own, columns]), truth),
                 chance=own.auc,
                 chance_is="the attacker's own degree",
                 note="it knows the truth about half of all devices",
@@ -270,10 +270,10 @@ class NeighbourAttack(NamedTuple):
     half: Flags
     """[cases] whose truth is known."""
 
-    def judged(self, columns: Doubles, truth: Flags) -> Area:
+    def evaluated(self, columns: Doubles, truth: Flags) -> Area:
         """AUC over the other half. Several neighbours may attack one device: its cases count
         once in the interval."""
-        scores = judged_by_network(columns, truth, self.half)
+        scores = evaluated_by_network(columns, truth, self.half)
         found = area(scores, truth[~self.half])
         devices = self.v[~self.half]
         positives, negatives = (
@@ -333,7 +333,7 @@ def third_parties(
     half = np.arange(len(pairs)) < len(known[0])
     found: dict[str, tuple[Area, float]] = {}
     columns = message_columns(told, pairs[:, 0], pairs[:, 1])
-    scores = judged_by_network(columns, real, half)
+    scores = evaluated_by_network(columns, real, half)
     found["one neighbour of each end"] = area(scores, real[~half]), 0.5
     found[OF_BOTH] = _neighbour_of_both(graph, told, halves, most)
     # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
@@ -368,7 +368,7 @@ def _neighbour_of_both(
     own = np.log1p(degree[u])[:, None]
     columns = np.hstack([own, *(message_columns(told, *ends) for ends in ((u, v), (u, w), (v, w)))])
     side = halves.half[u]
-    with_messages, without = (judged_by_network(seen, real, side) for seen in (columns, own))
+    with_messages, without = (evaluated_by_network(seen, real, side) for seen in (columns, own))
     return area(with_messages, real[~side]), area(without, real[~side]).auc
 
 

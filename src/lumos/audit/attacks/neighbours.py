@@ -258,7 +258,7 @@ OPINION_RATIO_ATTACK = Attack(
 #
 # Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a likelihood
 # ratio over all combinations of messages, and a small network; the better one counts. They are
-# judged on the other half. Beside them stand the same attackers with u's own numbers only: its
+# evaluated on the other half. Beside them stand the same attackers with u's own numbers only: its
 # degree, or whether w is its own neighbour; these are among the inputs of both.
 #
 # No bound is claimed for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every
@@ -432,10 +432,10 @@ def best(question: Question, own: Sequence[Ints] = ()) -> float:
     with torch.random.fork_rng():  # the network has a seed of its own
         learnt = network(columns, truth, half)
     scores = [ratio(columns, truth, half), ratio(first, truth, half), learnt]
-    return max(judged(score, truth, half) for score in scores)
+    return max(evaluated(score, truth, half) for score in scores)
 
 
-def judged(score: Doubles, truth: Flags, half: Flags) -> float:
+def evaluated(score: Doubles, truth: Flags, half: Flags) -> float:
     """AUC on the other half."""
     return auc(score[~half & truth], score[~half & ~truth])
 
@@ -455,7 +455,7 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
         truth, judge = question.truth, ~question.half
         if not truth[judge].any() or truth[judge].all() or truth[~judge].all():
             continue
-        alone = judged(ratio(own, truth, question.half), truth, question.half)
+        alone = evaluated(ratio(own, truth, question.half), truth, question.half)
         several = question.name.endswith("both")
         yield AuditRow(
             attack=NEIGHBOURHOOD_ATTACK.name,

@@ -248,7 +248,7 @@ class CanaryView:
         return self._weighted(self.change / float(np.linalg.norm(self.change)), 0)
 
     def by_learnt_weights(self) -> CanaryTest:
-        """The best weights for the noise found in half of the trials, judged on the rest."""
+        """The best weights for the noise found in half of the trials, evaluated on the rest."""
         half = len(self.there) // 2
         noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
         # Noise that was used twice makes it singular: far above what rounding makes of it.

@@ -281,11 +281,11 @@ def _one_hot(value: Ints, low: int, high: int) -> Floats:
 # without knowing that they are all (if they knew, they would count themselves: that is the degree,
 # and those edges that they do not carry are the workload); *the coordinator* has what it was sent.
 #
-# Attackers learn on one half of the devices, whose degree and workload they know, and are judged on
-# the other half. A network gives a distribution over degrees and one over workloads; each question
-# is answered by the guess that is right with the largest probability. Networks are no bound: a
-# better one may find more. Beside them stands an exact reading: the values of round(ln degree) that
-# the answers of pooled neighbours leave possible.
+# Attackers learn on one half of the devices, whose degree and workload they know, and are evaluated
+# on the other half. A network gives a distribution over degrees and one over workloads; each
+# question is answered by the guess that is right with the largest probability. Networks are no
+# bound: a better one may find more. Beside them stands an exact reading: the values of round(ln
+# degree) that the answers of pooled neighbours leave possible.
 
 Adversary = Literal["one neighbour", "pooled neighbours", "coordinator"]
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)

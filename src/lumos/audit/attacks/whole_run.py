@@ -8,9 +8,9 @@ words of devices, as a public profile shows them, and no label. A word that few 
 hold has a row of its own in the counts and in the encoder's sums; what is added to it points to the
 label of its holders. Words also point to labels in general, so beside it stands the same guess
 about devices that are in no sum. **Draws.** Sums show little of one label, so whether labels that
-are never released are randomized is judged by the draws themselves, which no message shows. And a
-label is not read again once it is drawn: with other labels and the same draws, devices add the same
-to every sum.
+are never released are randomized is evaluated by the draws themselves, which no message shows. And
+a label is not read again once it is drawn: with other labels and the same draws, devices add the
+same to every sum.
 
 Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
 with `label_epsilon=inf` the sums' (ε, δ) and the symbol's ε add up.

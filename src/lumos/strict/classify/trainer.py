@@ -260,7 +260,7 @@ class StrictClassifier(StrictTrainer):
             ledger=ledger,
             embeddings=result.logits,
             logits=result.logits,
-            judged={MAIN: result.logits, OWN: result.own},
+            evaluated={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
             guarantees=guarantees(self.schedule, self._book_view(result)),

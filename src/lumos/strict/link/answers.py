@@ -12,7 +12,7 @@ of edges. A pair that is not answered is scored by what the asker knows: its own
 
 Answers about pairs: who may ask, the levels that both ends learn, and the asker's score.
 
-Used by the observer to judge a run, and by `lumos predict`. The program of a shard:
+Used by the observer to evaluate a run, and by `lumos predict`. The program of a shard:
 
 1. Askers ask the other end, within their budgets (`answer_budget`).
 2. Pairs that agreed learn the level of their score (`lumos.twoparty.score`), thousands at a time.

@@ -437,7 +437,7 @@ def answer(
     return Answers(as_asked, moving.ledger())
 
 
-def judged(result: LinkResult, pairs: Ints) -> Doubles:
+def evaluated(result: LinkResult, pairs: Ints) -> Doubles:
     """[2, pairs] the observer's scores, within the budgets; nothing of it is kept.
 
     Where the first end of a pair gets no answer, the second asks: both want to know.

@@ -37,7 +37,7 @@ from lumos.strict.link.levels import (
     integers,
     spec_for,
 )
-from lumos.strict.link.prediction import LinkResult, alone, judged
+from lumos.strict.link.prediction import LinkResult, alone, evaluated
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.messages import COLOUR, OPINION, ReceivedMessages, drawn_values, send_over
 from lumos.strict.sums import FollowedSums
@@ -266,7 +266,7 @@ class StrictLinker(StrictTrainer):
             ledger=ledger,
             embeddings=result.embeddings,
             logits=None,
-            judged={MAIN: partial(judged, result), OWN: partial(alone, result)},
+            evaluated={MAIN: partial(evaluated, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
             exposed=reading(self.schedule),
             guarantees=guarantees(self.schedule, self._life()),

@@ -522,11 +522,11 @@ def mcmc_coordinator(devices: Ints, public: PublicRandomness, iterations: int) -
         tournament.begin()
         changed = yield from run_tournament(tournament, lighter=chosen)
         before, heaviest = heaviest, tournament.champions()
-        judged = heaviest[int(choices.integers(len(heaviest)))]
+        evaluated = heaviest[int(choices.integers(len(heaviest)))]
         if _settled(chosen, changed, before, heaviest):
             yield JUDGE.nothing()
             continue
-        both = np.array([chosen, judged])
+        both = np.array([chosen, evaluated])
         yield JUDGE.from_coordinator(both, both[::-1])
         inbox = yield VERDICT.nothing()
         if not inbox.quiet:
