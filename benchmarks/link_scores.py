@@ -21,7 +21,7 @@ import numpy as np
 from lumos.crypto.groups import GROUPS, Group
 from lumos.device import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
 from lumos.twoparty.score import (
@@ -149,7 +149,7 @@ def through_the_exchange(
 
     transport = Loopback([shard], ideal=IDEAL_TOPICS if ideal else ())
     start = time.perf_counter()
-    (levels,), _ = transport.run(device, lambda _: no_part())
+    (levels,), _ = transport.run(device, lambda _: idle_program())
     return time.perf_counter() - start, levels, transport.ledger()
 
 

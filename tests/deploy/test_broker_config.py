@@ -33,8 +33,13 @@ def test_names() -> None:
     assert own_subjects(COORDINATOR) == "to.c.*"
     for party in (COORDINATOR, 0, 17, 10**17):
         assert party_of(user_name(party)) == party
-    for nobody in ("lumos://device/01", "lumos://device/-1", "lumos://device/1/", "lumos://broker"):
-        assert party_of(nobody) is None
+    for empty_part in (
+        "lumos://device/01",
+        "lumos://device/-1",
+        "lumos://device/1/",
+        "lumos://broker",
+    ):
+        assert party_of(empty_part) is None
 
 
 def test_parties_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:

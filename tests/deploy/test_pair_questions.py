@@ -140,9 +140,9 @@ def test_a_device_that_is_gone_does_not_answer(trained: Federation) -> None:
 
 
 @pytest.mark.parametrize("nobody", [0, 12, -1])
-def test_there_is_nobody_to_ask(trained: Federation, nobody: int) -> None:
+def test_there_is_nobody_to_ask(trained: Federation, empty_part: int) -> None:
     with pytest.raises(UsageError, match="no other device"):
-        trained.device(0).questions.ask(nobody, trained.now)
+        trained.device(0).questions.ask(empty_part, trained.now)
 
 
 def test_other_runs_answer_nothing(twelve: PartsFolder, short: Config) -> None:

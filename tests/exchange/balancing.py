@@ -36,7 +36,7 @@ class TransportOf(Protocol):
     ) -> WholeTransport: ...
 
 
-def no_part(_: Endpoint) -> Program[None]:
+def idle_program(_: Endpoint) -> Program[None]:
     yield from ()
 
 
@@ -62,7 +62,7 @@ def balanced(
     def coordinator_program(endpoint: Endpoint) -> Program[None]:
         if balancer == "mcmc":
             return mcmc_coordinator(np.arange(graph.devices), PublicRandomness(SEED), ITERATIONS)
-        return no_part(endpoint)
+        return idle_program(endpoint)
 
     pieces = cut(graph, shards, SEED)
     transport = transport_of(pieces, EVERY_DOOR, IDEAL_TOPICS if compare == "ideal" else ())

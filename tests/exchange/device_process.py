@@ -15,7 +15,7 @@ from tests.exchange.post import Post, packed, unpacked
 
 from lumos.device import PrivateRandomness, PublicRandomness, Shard
 from lumos.exchange import Endpoint, Inbox, Outbox, add_up
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.trees.balancers.mcmc import mcmc, mcmc_coordinator
 from lumos.trees.balancers.optimal import optimal
 from lumos.twoparty.comparer import IDEAL_TOPICS, IdealComparer
@@ -92,7 +92,7 @@ def live(source: int, sink: int) -> Report:
         endpoint = Endpoint(None)
         steps = birth.iterations
         coordinator = mcmc_coordinator(np.arange(birth.total), PublicRandomness(birth.seed), steps)
-        endpoint.drive(coordinator if steps else no_part(), transport)
+        endpoint.drive(coordinator if steps else idle_program(), transport)
         return Report([], 0, 0, 0, 0, 0, 0, 0.0, topics(endpoint, birth.total))
     shard = Shard(
         np.array([birth.device]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.exchange.balancing import no_part
+from tests.exchange.balancing import idle_program
 from tests.exchange.transports import Isolated, Recorder
 
 from lumos.device import Shard, cut
@@ -58,7 +58,7 @@ def first_shard_sends(
         return (yield outbox if shard.devices[0] == 0 else outbox.topic.nothing())
 
     running = transport(two_shards(), STRICT)
-    inboxes, _ = running.run(program, no_part)
+    inboxes, _ = running.run(program, idle_program)
     return inboxes, running.ledger()
 
 
@@ -156,7 +156,7 @@ class TestAnotherSender:
             sender[0] = receiver[0] = inbox.sender[0] = inbox.receiver[0] = 3
 
         transport = Loopback(whole, STRICT)
-        transport.run(program, no_part)
+        transport.run(program, idle_program)
         assert transport.ledger().messages_sent.tolist() == [1, 0, 0, 0]
         assert transport.ledger().messages_received.tolist() == [0, 1, 0, 0]
 
@@ -251,7 +251,7 @@ class TestABookedTopic:
             me = shard.devices
             yield topic.send(me, (me + 1) % DEVICES, me)
 
-        transport.run(program, no_part)
+        transport.run(program, idle_program)
         ledger = transport.ledger()
         assert (ledger.messages, ledger.topics) == (0, {})  # nothing was booked …
         assert ledger.clear_traffic == {"compare/ideal": {"messages": 4, "bytes": 32}}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
-from tests.exchange.balancing import balanced, no_part
+from tests.exchange.balancing import balanced, idle_program
 from tests.exchange.post import PostOffice
 from tests.exchange.transports import Isolated
 
@@ -147,7 +147,7 @@ def test_epsilon_per_receiver_and_under_collusion(declare: Declare, shards: int)
             )
 
     transport = Loopback(cut(demo_graph(4, features=False), shards, seed=0))
-    transport.run(device, no_part)
+    transport.run(device, idle_program)
     ledger = transport.ledger()
     assert ledger.device_epsilon.tolist() == [1.0, 0.0, 0.25, 2.0]
     assert ledger.device_epsilon_collusion.tolist() == [1.25, 0.0, 0.375, 2.0]
@@ -198,7 +198,7 @@ def test_releases_about_edges_are_counted_apart(declare: Declare, shards: int) -
         for number, (name, settings) in enumerate(KINDS.items())
     }
     transport = Loopback(cut(graph, shards, seed=1))
-    transport.run(releases(topics), no_part)
+    transport.run(releases(topics), idle_program)
     whole = cut(graph, 1, seed=1)[0]
     spent = {name: np.zeros(DEVICES) for name in KINDS}
     for number in range(9):
@@ -246,18 +246,18 @@ def test_a_resumed_ledger_is_that_of_one_run(
         for number, (name, settings) in enumerate(KINDS.items())
     }
     one = Loopback(cut(graph, shards, seed=1))
-    one.run(releases(topics, 0, stop), no_part)
+    one.run(releases(topics, 0, stop), idle_program)
     parties = (*one.endpoints, one.coordinator)
     checkpoint = [
         {key: counts.copy() for key, counts in endpoint.ledger.state_dict().items()}
         for endpoint in parties
     ]
-    one.run(releases(topics, stop), no_part)
+    one.run(releases(topics, stop), idle_program)
     resumed = Loopback(cut(graph, shards, seed=1))
-    resumed.run(releases(topics, 0, stop), no_part)
+    resumed.run(releases(topics, 0, stop), idle_program)
     for endpoint, state in zip((*resumed.endpoints, resumed.coordinator), checkpoint, strict=True):
         endpoint.ledger.load_state_dict(state)
-    resumed.run(releases(topics, stop), no_part)
+    resumed.run(releases(topics, stop), idle_program)
     assert ledger_differences(one.ledger(), resumed.ledger()) == []
     assert resumed.ledger().edge_epsilon > 0
 
@@ -275,7 +275,7 @@ def test_a_device_takes_part_in_rounds_in_which_it_sends_or_receives(declare: De
             )
 
     transport = Loopback(cut(demo_graph(4, features=False), 2, seed=0))
-    transport.run(device, no_part)
+    transport.run(device, idle_program)
     ledger = transport.ledger()
     assert ledger.device_rounds.tolist() == [0, 2, 2, 0]
     assert (ledger.rounds, ledger.messages) == (3, 4)
@@ -294,7 +294,7 @@ def test_control_bits(declare: Declare) -> None:
         yield named.send(me[:2], other[:2], me[:2])
 
     transport = Loopback(cut(demo_graph(16, features=False), 1, seed=0))
-    transport.run(device, no_part)
+    transport.run(device, idle_program)
     assert transport.ledger().control_bits == 16 * 1 + 1 * 2 + 2 * 4
 
 

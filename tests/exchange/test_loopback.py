@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.exchange.balancing import no_part
+from tests.exchange.balancing import idle_program
 
 from lumos.device import COORDINATOR, Shard, cut
 from lumos.errors import ProtocolError
@@ -71,7 +71,7 @@ def test_parties_out_of_step(declare: Declare, odd: int, how: str) -> None:
             yield topic.nothing()
 
     with pytest.raises(ProtocolError, match=r"out of step|same round"):
-        Loopback(pieces).run(device, no_part)
+        Loopback(pieces).run(device, idle_program)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.exchange.balancing import SEED, balanced, no_part
+from tests.exchange.balancing import SEED, balanced, idle_program
 from tests.exchange.transports import Isolated, reachable
 
 import lumos
@@ -118,8 +118,8 @@ def test_a_program_that_reads_other_shards_is_caught(
 ) -> None:
     graph = demo_graph(3, features=False)
     topic = declare("test/cheat")
-    unnoticed, _ = Loopback(cut(graph, 3, SEED)).run(cheat(topic), no_part)
-    caught, _ = Isolated(cut(graph, 3, SEED)).run(cheat(topic), no_part)
+    unnoticed, _ = Loopback(cut(graph, 3, SEED)).run(cheat(topic), idle_program)
+    caught, _ = Isolated(cut(graph, 3, SEED)).run(cheat(topic), idle_program)
     assert caught != unnoticed
 
 
@@ -135,7 +135,7 @@ def test_an_honest_program_passes_where_the_cheater_does_not(
 
     graph = demo_graph(3, features=False)
     for transport in (Loopback, Isolated):
-        assert transport(cut(graph, 3, SEED)).run(program, no_part)[0] == [21, 23, 22]
+        assert transport(cut(graph, 3, SEED)).run(program, idle_program)[0] == [21, 23, 22]
 
 
 def test_the_poison_reaches_all_state_of_a_suspended_program(sixty: Graph) -> None:

@@ -10,7 +10,7 @@ from tests.runs.running import Wire, findings, listening
 
 from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, LedgerReport, Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
 from lumos.runs.loop import Federation
@@ -103,7 +103,7 @@ def on_shards(
     """The results of a program of the devices, shard by shard, and the ledger."""
     parts = cut(graph, shards, seed=seed)
     transport = Loopback(parts, ideal=IDEAL_TOPICS)
-    results, _ = transport.run(program, lambda _: no_part())
+    results, _ = transport.run(program, lambda _: idle_program())
     return list(zip(parts, results, strict=True)), transport.ledger()
 
 

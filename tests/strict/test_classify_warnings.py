@@ -31,7 +31,7 @@ def found(width: int = 100, error: float = 0.01, **others: Any) -> Found:
 def test_none_where_there_is_enough_of_everything() -> None:
     plenty = schedule_of(**PLENTY)
     assert warnings(plenty, found(1000)) == []
-    assert warnings(plenty, found(1000, vote=Vote.nobody())) == []  # before the vote
+    assert warnings(plenty, found(1000, vote=Vote.empty())) == []  # before the vote
 
 
 def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:

@@ -77,8 +77,8 @@ def test_losses_are_those_of_the_randomized_label_above_no_knowledge(
 
 def test_nobody_validates() -> None:
     schedule = schedule_of()
-    nobody = np.empty(0, np.int64)
-    vectors = loss_vectors(np.ones((3, 4)), SCALES, labels_of(schedule, [-1] * 3), nobody, 3.0)
+    empty = np.empty(0, np.int64)
+    vectors = loss_vectors(np.ones((3, 4)), SCALES, labels_of(schedule, [-1] * 3), empty, 3.0)
     assert vectors.shape == (0, len(SCALES))
 
 

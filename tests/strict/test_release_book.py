@@ -485,8 +485,8 @@ def test_shards_draw_what_one_shard_draws(people: Devices, tmp_path: Path) -> No
     ]
     assert_array_equal(np.concatenate([values for values, _ in parts], axis=1), whole)
     assert all((paid == 3.0).all() for _, paid in parts)
-    nobody, nothing = apart.ask("/one", 1.0, form=DIGITS, devices=np.arange(0))
-    assert (nobody.shape, nothing.shape) == ((1, 0), (0,))
+    empty, nothing = apart.ask("/one", 1.0, form=DIGITS, devices=np.arange(0))
+    assert (empty.shape, nothing.shape) == ((1, 0), (0,))
     assert_array_equal(apart.spent, people.spent)
 
 

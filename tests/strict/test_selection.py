@@ -92,7 +92,7 @@ def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
 
 
 def test_before_the_vote_nothing_is_known() -> None:
-    vote = Vote.nobody()
+    vote = Vote.empty()
     assert vote.choice == 0
     assert all(math.isnan(number) for number in vote.estimates().values())
 

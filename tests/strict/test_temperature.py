@@ -50,4 +50,4 @@ def test_one_stays_where_the_vote_cannot_tell() -> None:
 
 
 def test_an_accuracy_that_nobody_knows_changes_nothing() -> None:
-    assert choose_scale(np.zeros(len(TEMPERED)), TEMPERED, Vote.nobody(), 0, 1.0) == 1.0
+    assert choose_scale(np.zeros(len(TEMPERED)), TEMPERED, Vote.empty(), 0, 1.0) == 1.0

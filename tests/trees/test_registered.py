@@ -11,7 +11,7 @@ from lumos.cli.main import run
 from lumos.device import PublicRandomness, Shard
 from lumos.errors import UsageError
 from lumos.exchange import Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.graph import load
 from lumos.trees.balancers import BALANCERS, Balancer, Compare, DegreeSums, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
@@ -35,7 +35,7 @@ class LargerId:
     def coordinator_program(
         self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
-        return no_part()
+        return idle_program()
 
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         return 0

@@ -198,7 +198,7 @@ It cannot tell which transport moves its messages, and no transport looks inside
 EVERY_DOOR = frozenset(Door)
 
 
-def no_part() -> Program[None]:
+def idle_program() -> Program[None]:
     """The program of a coordinator that neither sends nor receives anything."""
     yield from ()
 

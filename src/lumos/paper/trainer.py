@@ -306,7 +306,7 @@ class PaperTrainer:
         self.model.take(weights)
         self.weights.best = self.model.vector()
 
-    def welcome(self) -> Program[Floats]:
+    def predict_new_devices(self) -> Program[Floats]:
         """[hosted, classes] logits by the loaded weights, after one more exchange of features."""
         yield from self.receive_features()
         result = yield from self.finish()

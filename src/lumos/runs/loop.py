@@ -12,7 +12,7 @@ import numpy as np
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import shard_of
 from lumos.errors import InputError, ProtocolError, UsageError
-from lumos.exchange.endpoint import Program, no_part
+from lumos.exchange.endpoint import Program, idle_program
 from lumos.exchange.ledger import ROUND, Ledger
 from lumos.exchange.observer import LedgerReport, Observer
 from lumos.exchange.transports import TRANSPORTS
@@ -123,7 +123,7 @@ class Federation(Generic[Result]):
         """Run one part of the programs; what each shard returned."""
         answers, _ = self.transport.run(
             lambda shard, _: devices(self._trainer_of[id(shard)]),
-            lambda _: no_part() if coordinator is None else coordinator(self.coordinator),
+            lambda _: idle_program() if coordinator is None else coordinator(self.coordinator),
         )
         return answers
 
@@ -136,9 +136,9 @@ class Federation(Generic[Result]):
             return None
         return self.first_trainer.outcome(results[0].load_state_dict(rows), ledger)
 
-    def welcome(self) -> Floats:
+    def predict_new_devices(self) -> Floats:
         """[devices, classes] logits by weights that were loaded before."""
-        parts = self.run(lambda trainer: trainer.welcome())
+        parts = self.run(lambda trainer: trainer.predict_new_devices())
         rows = self.rows("logits", [{"logits": logits} for logits in parts])
         if rows is None:
             raise UsageError("new devices are predicted in one process; leave out `ranks`")

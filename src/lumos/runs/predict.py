@@ -214,7 +214,7 @@ def predict_new_devices(
     )
     for trainer in federation.trainers:
         trainer.load_model_state_dict(run.model.weights, run.model.kept)
-    logits = federation.welcome()[graph.devices :]
+    logits = federation.predict_new_devices()[graph.devices :]
     return probabilities(logits), federation.ledger()
 
 

@@ -110,9 +110,9 @@ class StrictTrainer(ABC):
             stage, step = self.schedule.place(epoch)
             if stage.sessions and step:  # never written down: sums that are left need new ones
                 yield from stage.before(self, step)
-        yield from self.rehear(epoch)
+        yield from self.replay_received(epoch)
 
-    def rehear(self, epoch: int) -> Program[None]:
+    def replay_received(self, epoch: int) -> Program[None]:
         """Receive again what was released before `epoch`, after `load_device_state_dict`.
 
         Raises:

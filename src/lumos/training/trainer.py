@@ -286,7 +286,7 @@ class Trainer(Protocol[Result]):
         """
         ...
 
-    def welcome(self) -> Program[Floats]:
+    def predict_new_devices(self) -> Program[Floats]:
         """[hosted, classes] logits by the loaded weights, new devices included."""
         ...
 
@@ -302,7 +302,7 @@ class RestartableTrainer(Protocol):
         """`setup`, without what needs sessions of two devices: epochs make up for it."""
         ...
 
-    def rehear(self, epoch: int) -> Program[None]:
+    def replay_received(self, epoch: int) -> Program[None]:
         """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
         ...
 

@@ -37,7 +37,7 @@ Together = list[tuple[int, int]]
 loopback = partial(Loopback, ideal=IDEAL_TOPICS)
 
 
-def no_part(_: Endpoint) -> Program[None]:
+def idle_program(_: Endpoint) -> Program[None]:
     yield from ()
 
 
@@ -82,7 +82,7 @@ def test_at_least_for_all_small_values(backend: str, asker_is_first: bool) -> No
         return dict(zip(shard.devices[pairs.rows].tolist(), answers.tolist(), strict=True))
 
     pieces = cut(edgeless(len(held)), 2, seed=0)
-    (even, odd), _ = loopback(pieces).run(device, no_part)
+    (even, odd), _ = loopback(pieces).run(device, idle_program)
     for k, (first, second) in enumerate(values):
         right = first >= second if asker_is_first else second >= first
         assert even[2 * k] == odd[2 * k + 1] == right, (first, second)
@@ -139,7 +139,7 @@ def test_ideal_and_secure_agree_on_answers_and_on_every_count(
     reports = {}
     for backend, shards in [("ideal", 1), ("ideal", 4), ("secure", 1), ("secure", 4)]:
         transport = loopback(cut(graph, shards, seed=0))
-        results, _ = transport.run(conversation(rounds, backend, group), no_part)
+        results, _ = transport.run(conversation(rounds, backend, group), idle_program)
         for number, (kind, bits, together, values) in enumerate(rounds):
             learned = {view: sign for result in results for view, sign in result[number].items()}
             assert set(learned) == {
@@ -172,7 +172,7 @@ def test_groups_differ_in_the_bytes_of_points_and_in_nothing_else(
     reports = {}
     for group in GROUPS:
         transport = loopback(cut(edgeless(4), 2, seed=0))
-        transport.run(conversation(rounds, backend, group), no_part)
+        transport.run(conversation(rounds, backend, group), idle_program)
         reports[group] = transport.ledger()
     ours, theirs = reports["secp256k1"], reports["ed25519"]
     changed = ["bytes", "group", "topics", "bytes_sent", "bytes_received"]
@@ -183,7 +183,7 @@ def test_groups_differ_in_the_bytes_of_points_and_in_nothing_else(
 @pytest.mark.parametrize("backend", ["ideal", "secure"])
 def test_nothing_compared_is_of_no_group(backend: str) -> None:
     transport = loopback(cut(edgeless(4), 2, seed=0))
-    transport.run(conversation([("less", 4, [], np.arange(4))], backend), no_part)
+    transport.run(conversation([("less", 4, [], np.arange(4))], backend), idle_program)
     assert transport.ledger().group == transport.ledger().totals()["group"] == "none"
 
 
@@ -199,7 +199,7 @@ def test_both_ends_count_the_same_bits() -> None:
     three = math.log2(3)
     for backend, shards in itertools.product(["ideal", "secure"], [1, 4]):
         transport = loopback(cut(graph, shards, seed=0))
-        transport.run(conversation(rounds, backend), no_part)
+        transport.run(conversation(rounds, backend), idle_program)
         ledger = transport.ledger()
         assert np.allclose(ledger.device_comparison_bits, [3 + three, 2 + three, three, 1 + three])
         assert ledger.comparisons == 5
@@ -236,7 +236,7 @@ def test_values_saturate(backend: str) -> None:
     values = np.array([15, 16, 999, 14])
     rounds = [("three_way", 4, [(0, 1), (1, 2), (0, 3), (2, 3)], values)]
     transport = loopback(cut(edgeless(4), 2, seed=0))
-    results, _ = transport.run(conversation(rounds, backend), no_part)
+    results, _ = transport.run(conversation(rounds, backend), idle_program)
     learned = results[0][0] | results[1][0]
     assert [learned[view] for view in [(0, 1), (1, 2), (0, 3), (2, 3), (3, 2)]] == [0, 0, 1, 1, -1]
 
@@ -251,7 +251,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
     transport = loopback([shard])
     values = np.array([5, 6])
     pairs = pairs_of(shard, [(3, 7)])
-    results, _ = transport.run(lambda *_: comparer.less(pairs, values, 4), no_part)
+    results, _ = transport.run(lambda *_: comparer.less(pairs, values, 4), idle_program)
     assert results[0].tolist() == [True, True]
     before = endpoint.ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
     assert before == [1.0, 1.0]
@@ -265,7 +265,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
     after = endpoint.ledger.pair_bits(both.rows, both.slots, both.peers).tolist()
     assert after == [0.0, 0.0, 1.0, 1.0]
     other = pairs_of(shard, [(0, 1)])
-    results, _ = loopback([shard]).run(lambda *_: comparer.less(other, values, 4), no_part)
+    results, _ = loopback([shard]).run(lambda *_: comparer.less(other, values, 4), idle_program)
     assert results[0].tolist() == [True, True]
 
 
@@ -303,7 +303,7 @@ def test_a_peer_that_does_not_answer_ends_the_run(backend: str, deaf: tuple[int,
         lambda shard, endpoint: comparer_of(backend, shard, endpoint).less(
             pairs_of(shard, together), pairs_of(shard, together).rows, 4
         ),
-        no_part,
+        idle_program,
     )
     with pytest.raises(ProtocolError):
-        loopback(pieces).run(device, no_part)
+        loopback(pieces).run(device, idle_program)

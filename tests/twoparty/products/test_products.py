@@ -22,7 +22,7 @@ from lumos.errors import (
     WrongSender,
 )
 from lumos.exchange import EVERY_DOOR, Batch, Endpoint, Outbox, Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.secagg import AggregateSettings, IdealAggregator, SecureAggregator, SecureCoordinator
 from lumos.secagg.ideal import IDEAL_TOPICS as IDEAL_SUMS
@@ -44,7 +44,7 @@ def run(
     ideal: Any = (),
 ) -> list[Any]:
     transport = Loopback(shards_of(total, shards), EVERY_DOOR, ideal)
-    results, _ = transport.run(program, lambda _: no_part())
+    results, _ = transport.run(program, lambda _: idle_program())
     return results
 
 

@@ -14,7 +14,7 @@ from lumos.crypto.groups import GROUPS
 from lumos.device import Shard, cut
 from lumos.errors import BadValue, ProtocolError, UsageError
 from lumos.exchange import Endpoint, LedgerReport, Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 from lumos.twoparty.score import (
@@ -35,7 +35,7 @@ Round = tuple[LevelSpec, Together, np.ndarray, dict[tuple[int, int], int]]
 """Spec, pairs, [devices, width] vectors, and by (own id, peer) what an end shifts; or no shifts."""
 
 loopback = partial(Loopback, ideal=IDEAL_TOPICS)
-nobody = lambda _: no_part()  # noqa: E731
+nobody = lambda _: idle_program()  # noqa: E731
 
 SPECS = [
     LevelSpec(width=2, bits=2, ring_bits=4, thresholds=(0,)),

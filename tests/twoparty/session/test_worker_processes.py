@@ -14,7 +14,7 @@ import pytest
 from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, Program
-from lumos.exchange.endpoint import no_part
+from lumos.exchange.endpoint import idle_program
 from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph
 from lumos.twoparty.comparer import SecureComparer, Signs
@@ -47,7 +47,7 @@ def compare_all(workers: Workers) -> Callable[[Shard, Endpoint], Program[Signs]]
 
 
 def run(shard: Shard, program: Callable[[Shard, Endpoint], Program[Signs]]) -> Signs:
-    (signs,), _ = Loopback([shard]).run(program, lambda _: no_part())
+    (signs,), _ = Loopback([shard]).run(program, lambda _: idle_program())
     return signs
 
 

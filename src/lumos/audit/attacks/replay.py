@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lumos.audit.harness import Recorded, opened_on, told
 from lumos.audit.table import Proportion
 from lumos.device.shard import Shard, cut
-from lumos.exchange.endpoint import Endpoint, Program, no_part
+from lumos.exchange.endpoint import Endpoint, Program, idle_program
 from lumos.exchange.tape import Tape
 from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
@@ -222,7 +222,7 @@ def _replayed(
     (part,) = parts_of(graph, [shard.devices], roles)
     private = PrivateData.of(part, np.zeros(part.slots, np.bool_))
     trainer = ReplayedClassifier(shard, transport.endpoints[0], private, schedule, seen, labels)
-    transport.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: no_part())
+    transport.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: idle_program())
     return Transcript(
         graph=graph,
         roles=roles,

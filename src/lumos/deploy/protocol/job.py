@@ -200,7 +200,7 @@ def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
     )
 
 
-def nobody(manifest: Manifest) -> GraphPart:
+def empty_part(manifest: Manifest) -> GraphPart:
     """A part without devices."""
     none = np.empty(0, np.int64)
     return GraphPart(
@@ -251,7 +251,7 @@ class TrainingJob:
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
         self._follows = part is None
-        self._whole_part = part if part is not None else nobody(manifest)
+        self._whole_part = part if part is not None else empty_part(manifest)
         self.total = manifest.graph.devices
         trains = Door.OPEN not in config.profile.doors
         self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
@@ -409,7 +409,7 @@ class TrainingJob:
             self._trainer = self._make_trainer()
             self._trainer.load_device_state_dict(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
-            program = self._trainer.rehear(min(phase, self.last) - FIRST_EPOCH)
+            program = self._trainer.replay_received(min(phase, self.last) - FIRST_EPOCH)
             if self._follows:
                 run_alone(program, lambda outbox: outbox.topic.silence)
             else:

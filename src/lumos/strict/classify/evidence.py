@@ -277,7 +277,7 @@ class Vote(NamedTuple):
     and its standard error."""
 
     @staticmethod
-    def nobody() -> "Vote":
+    def empty() -> "Vote":
         """Before the vote."""
         nothing = (math.nan, math.nan)
         return Vote(0, nothing, nothing)

@@ -122,7 +122,7 @@ class StrictClassifier(StrictTrainer):
         self._head: ResidualHead | None = None
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
-        self.vote = Vote.nobody()
+        self.vote = Vote.empty()
         self.candidates: list[Doubles] = []
         """Logits of the candidates, [hosted, k] each; before the vote."""
 
@@ -413,7 +413,7 @@ class StrictClassifier(StrictTrainer):
         filled[old] = rows[self.shard.devices[old]]
         return filled
 
-    def welcome(self) -> Program[Floats]:
+    def predict_new_devices(self) -> Program[Floats]:
         """[hosted, k] logits by the loaded weights. New devices release nothing.
 
         Their neighbours send what they sent in the run: the same, so no new ε of their own data.

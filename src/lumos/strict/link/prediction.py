@@ -26,7 +26,7 @@ from lumos.device.randomness import (
 )
 from lumos.device.shard import Shard, cut
 from lumos.errors import InputError
-from lumos.exchange.endpoint import Endpoint, Program, no_part
+from lumos.exchange.endpoint import Endpoint, Program, idle_program
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.exchange.transports import TRANSPORTS
@@ -430,7 +430,7 @@ def answer(
 
     workers: Any = closing(make_pool(asked.workers)) if asked.secure else nullcontext()
     with workers as pool:
-        (levels,), _ = moving.run(program, lambda _: no_part())
+        (levels,), _ = moving.run(program, lambda _: idle_program())
     as_asked = levels[which]
     turned = asked.pairs[:, 0] != unique[which, 0]
     as_asked[turned] = as_asked[turned, ::-1]

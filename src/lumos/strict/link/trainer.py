@@ -289,10 +289,10 @@ class StrictLinker(StrictTrainer):
         return len(self.surroundings.usual)
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
-        """Refused: see `welcome`."""
+        """Refused: see `predict_new_devices`."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
-    def welcome(self) -> Program[Floats]:
+    def predict_new_devices(self) -> Program[Floats]:
         """Refused: a new device has heard no colours, and its neighbours told theirs before."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 

@@ -58,7 +58,8 @@ class Balancer(Protocol):
     def coordinator_program(
         self, devices: Ints, public: PublicRandomness, settings: "TreeSettings"
     ) -> Program[None]:
-        """The coordinator's part; `no_part()` if it has none. It takes part in the same rounds.
+        """The coordinator's part; `idle_program()` if it has none. It takes part in the same
+        rounds.
 
         Args:
             devices: ids of all that take part, increasing.

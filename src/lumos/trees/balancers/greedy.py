@@ -4,7 +4,7 @@ import numpy as np
 
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
-from lumos.exchange.endpoint import Program, no_part
+from lumos.exchange.endpoint import Program, idle_program
 from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
 from lumos.twoparty.workers import ComparedPairs
@@ -33,7 +33,7 @@ class NoBalancer:
         self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
-        return no_part()
+        return idle_program()
 
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """None."""
@@ -76,7 +76,7 @@ class GreedyBalancer:
         self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
-        return no_part()
+        return idle_program()
 
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """One for each edge, exactly."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
-from lumos.exchange.endpoint import Program, no_part
+from lumos.exchange.endpoint import Program, idle_program
 from lumos.exchange.messages import Door, Topic
 from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
@@ -314,7 +314,7 @@ class OptimalBalancer:
         self, devices: Ints, public: PublicRandomness, settings: TreeSettings
     ) -> Program[None]:
         """Nothing to do."""
-        return no_part()
+        return idle_program()
 
     def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
         """None."""
