@@ -9,13 +9,13 @@ import numpy as np
 from lumos.training.config import Config
 from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
-from reproduce.runs import LETTER, TRUE_LABELS, Run, Runs
+from reproduce.runs import LITERAL, TRUE_LABELS, Run, Runs
 from reproduce.settings import CONTROL_SEEDS, EPOCHS, Dataset, Settings
 
 PROFILES = (PAPER, STRICT)
 SYSTEM_NAMES = {
     PAPER: "Lumos paper",
-    LETTER: "Lumos paper, recovery to the letter",
+    LITERAL: "Lumos paper, recovery as printed",
     STRICT: "Lumos strict",
     TRUE_LABELS: "Lumos strict, true labels in sums",
     "centralized": "centralized",
@@ -27,7 +27,7 @@ NOT_RUN = "not run"
 CUT = "cut at {} epochs: compare it with no finished run, nor with the paper"
 NO_INFORMATION = 1e-6
 """An ε at which a release carries no information."""
-LETTER_NOTE = (
+LITERAL_NOTE = (
     "recovered features as the paper has them; the epoch is chosen on validation as in all runs"
 )
 LPGNN_CONTROL = f"the control is LPGNN with ε = {NO_INFORMATION:g} for features"
@@ -157,7 +157,7 @@ class PaperEvaluation:
     @property
     def variants(self) -> tuple[str, ...]:
         """The profiles, and the paper's literal one beside it."""
-        return (*self.profiles, LETTER) if PAPER in self.profiles else self.profiles
+        return (*self.profiles, LITERAL) if PAPER in self.profiles else self.profiles
 
     def train(
         self, variant: str, task: str, backbone: str, epsilon: float, seeds: Sequence[int]
@@ -223,8 +223,8 @@ class PaperEvaluation:
             notes.append(CUT.format(epochs))
         elif epochs is not None and epochs < EPOCHS:
             notes.append(f"{epochs} epochs, where others have up to {EPOCHS}")
-        if run["recovery"] == LETTER:
-            notes.append(LETTER_NOTE)
+        if run["recovery"] == LITERAL:
+            notes.append(LITERAL_NOTE)
         if first:  # the notes of another seed differ in a number at most
             notes += [note for note in result.get("notes", ()) if note not in self.dataset.notes]
         if result.get("caution"):

@@ -22,7 +22,7 @@ from reproduce.evaluation import (
     points,
     relative,
 )
-from reproduce.runs import BALANCERS, LETTER, ONE_SCORE, TRUE_LABELS, Run
+from reproduce.runs import BALANCERS, LITERAL, ONE_SCORE, TRUE_LABELS, Run
 from reproduce.settings import EPSILONS, Dataset, Settings
 
 COMPARED_SYSTEMS = {"classify": ("centralized", "lpgnn", "naive"), "link": ("centralized", "naive")}
@@ -157,8 +157,8 @@ def ablation_rows(evaluation: PaperEvaluation) -> list[Row]:
             about: dict[str, Any] = {"task": task, "backbone": backbone, "epsilon": 2.0}
             if PAPER in evaluation.profiles:
                 _ablate(evaluation, PAPER, ("stars", "untrimmed"), about, rows, gains)
-            if LETTER in evaluation.variants and backbone == "gcn":
-                _ablate(evaluation, LETTER, ("stars",), about, rows, gains)
+            if LITERAL in evaluation.variants and backbone == "gcn":
+                _ablate(evaluation, LITERAL, ("stars",), about, rows, gains)
             if STRICT in evaluation.profiles:
                 none = Scores.single(None, STRICT_ABLATION)
                 name = SYSTEM_NAMES[STRICT]

@@ -141,7 +141,7 @@ WHY: dict[tuple[str, str], str] = {
     (AGAINST_CENTRALIZED, PAPER): (
         "Most of the score comes from raw features: a device's own, and the embeddings of "
         "them that travel in the open. What released features add is told by the control; the "
-        "figure of ε has rows with the paper's recovery to the letter, where they harm."
+        "figure of ε has rows with the paper's recovery as printed, where they harm."
     ),
     (AGAINST_CENTRALIZED, STRICT): (
         "Another design, so another loss: one randomized symbol per device and noisy sums. "
@@ -181,8 +181,8 @@ WHY: dict[tuple[str, str], str] = {
         "element; with thousands of words that is near 0 for every ε of the table, so releases "
         "neither help nor harm. The score comes from what travels in the open."
     ),
-    (RELATIVE_TO_HALF, "letter"): (
-        "To the letter, recovered features carry noise whose size falls as 1/ε, and missing ones "
+    (RELATIVE_TO_HALF, "literal"): (
+        "As printed, recovered features carry noise whose size falls as 1/ε, and missing ones "
         "stand at the midpoint. A larger ε means less noise; where there is a control, whose "
         "releases carry no information under the same noise, the gain over it is information."
     ),
@@ -199,8 +199,8 @@ WHY: dict[tuple[str, str], str] = {
         "whole ego network, so virtual nodes do not enlarge what is seen; and since recovered "
         "features are shrunk by their reliability, there is little noise to keep apart."
     ),
-    (OVER_STARS, "letter"): (
-        "To the letter, neighbours' leaves are mostly noise. A star averages that of the whole ego "
+    (OVER_STARS, "literal"): (
+        "As printed, neighbours' leaves are mostly noise. A star averages that of the whole ego "
         "network; a tree of two layers leaves each leaf alone with its own, so virtual nodes cost."
     ),
     (OVER_UNTRIMMED, PAPER): (
@@ -210,7 +210,7 @@ WHY: dict[tuple[str, str], str] = {
         "with different trees agree so far."
     ),
     (LARGEST, PAPER): (
-        "Algorithms 1 to 3 to the letter need far more iterations (39 after 50,000 on Facebook, "
+        "Algorithms 1 to 3 as printed need far more iterations (39 after 50,000 on Facebook, "
         "16 after 15,000 on LastFM); `optimal` proves what is least."
     ),
     (LARGEST, "optimal"): (

@@ -25,11 +25,11 @@ from reproduce.device_model import DeviceModel
 from reproduce.settings import Dataset, Settings
 
 BALANCERS = ("none", "greedy", "mcmc", "optimal")
-LETTER = "letter"
+LITERAL = "literal"
 """The paper's profile with its literal recovery of features."""
 TRUE_LABELS = "true labels"
 """The strict profile with true labels in its sums."""
-VARIANT_PROFILES = {LETTER: PAPER, TRUE_LABELS: STRICT}
+VARIANT_PROFILES = {LITERAL: PAPER, TRUE_LABELS: STRICT}
 """The profile of each variant that is none itself."""
 ONE_SCORE = {(STRICT, "link")}
 """Profiles and tasks that have no backbone, and no ε of a release: one score."""
@@ -121,7 +121,9 @@ class Runs:
         if profile == PAPER:
             settings |= {"epochs": self.settings.epochs or frozen.EPOCHS}
             settings |= {"patience": frozen.PATIENCE, "compare": "ideal", "floor": False}
-            settings |= {"balancer": "mcmc"} | ({"recovery": "letter"} if variant == LETTER else {})
+            settings |= {"balancer": "mcmc"} | (
+                {"recovery": "literal"} if variant == LITERAL else {}
+            )
         if profile == STRICT and task == "classify":  # where a backbone is part of it by choice
             settings["tree_network"] = True
         settings |= {"label_epsilon": math.inf} if variant == TRUE_LABELS else {}

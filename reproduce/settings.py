@@ -93,7 +93,9 @@ class Dataset:
     @property
     def file(self) -> str:
         """The name as a part of file names."""
-        return "".join(letter if letter.isalnum() or letter == "." else "-" for letter in self.name)
+        return "".join(
+            literal if literal.isalnum() or literal == "." else "-" for literal in self.name
+        )
 
     @property
     def paper_name(self) -> str:

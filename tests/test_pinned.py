@@ -430,7 +430,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "paper classify, literal": partial(
         trained,
         GRAPH,
-        {**PAPER, "recovery": "letter", "select": "last", "balancer": "mcmc", "iterations": 20},
+        {**PAPER, "recovery": "literal", "select": "last", "balancer": "mcmc", "iterations": 20},
     ),
     "paper classify, no virtual nodes": partial(
         trained, GRAPH, PAPER, virtual_nodes=False, patience=1, pool="sum", balancer="none"

@@ -252,7 +252,7 @@ def locked(path: Path) -> Iterator[None]:
 def one_line(error: object) -> str:
     """A text as it may stand in a message of one line."""
     text = " ".join(str(error).split())
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(literal if literal.isprintable() else "?" for literal in text)
 
 
 def _opened(path: Path | str, how: str, mode: int) -> IO[Any]:

@@ -13,7 +13,7 @@ from lumos.training.config import COMMON, Config
 from lumos.training.profile import PROFILES
 
 PAPER, LINK = ["--profile", "paper"], ["--task", "link"]
-LETTER = {"profile": "paper"}
+LITERAL = {"profile": "paper"}
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -71,13 +71,13 @@ def test_train(
         ({"lifetime_epsilon": 5}, "lifetime_epsilon", "book"),
         ({"lifetime_opinion_epsilon": 5}, "lifetime_opinion_epsilon", "book"),
         ({"task": "link", "lifetime_update_epsilon": 5}, "lifetime_update_epsilon", "book"),
-        ({**LETTER, "balancer": "none", "workers": 2}, "workers", "greedy, mcmc"),
-        ({**LETTER, "compare": "ideal", "workers": 2}, "workers", "compare='secure'"),
-        ({**LETTER, "balancer": "optimal", "comparison_budget": 5}, "comparison_budget", "mcmc"),
-        ({**LETTER, "heads": 2}, "heads", "backbone='gat'"),
-        ({**LETTER, "layers": 1, "hidden": 8}, "hidden", "more"),
-        ({**LETTER, "bins": True}, "bins", "epsilon=inf"),
-        ({**LETTER, "epsilon": inf, "recovery": "letter"}, "recovery", "finite `epsilon`"),
+        ({**LITERAL, "balancer": "none", "workers": 2}, "workers", "greedy, mcmc"),
+        ({**LITERAL, "compare": "ideal", "workers": 2}, "workers", "compare='secure'"),
+        ({**LITERAL, "balancer": "optimal", "comparison_budget": 5}, "comparison_budget", "mcmc"),
+        ({**LITERAL, "heads": 2}, "heads", "backbone='gat'"),
+        ({**LITERAL, "layers": 1, "hidden": 8}, "hidden", "more"),
+        ({**LITERAL, "bins": True}, "bins", "epsilon=inf"),
+        ({**LITERAL, "epsilon": inf, "recovery": "literal"}, "recovery", "finite `epsilon`"),
     ],
 )
 def test_settings_of_python(settings: dict[str, Any], name: str, needs: str) -> None:

@@ -48,17 +48,17 @@ def unpacked(post: Post) -> Inbox:
         return Inbox(topic.no_messages, post.quiet)
     lengths = None
     if topic.shape is None:
-        lengths = np.array([len(letter.body) for letter in letters])
+        lengths = np.array([len(literal.body) for literal in letters])
         width = int(lengths.max())
-        joined = b"".join(letter.body.ljust(width, b"\0") for letter in letters)
+        joined = b"".join(literal.body.ljust(width, b"\0") for literal in letters)
         shape: tuple[int, ...] = (width,)
     else:
-        joined, shape = b"".join(letter.body for letter in letters), topic.shape
+        joined, shape = b"".join(literal.body for literal in letters), topic.shape
     body = np.frombuffer(joined, topic.dtype).reshape(len(letters), *shape).copy()
-    epsilons = [letter.epsilon for letter in letters if letter.epsilon is not None]
+    epsilons = [literal.epsilon for literal in letters if literal.epsilon is not None]
     batch = Batch(
-        np.array([letter.sender for letter in letters]),
-        np.array([letter.receiver for letter in letters]),
+        np.array([literal.sender for literal in letters]),
+        np.array([literal.receiver for literal in letters]),
         body,
         np.array(epsilons) if epsilons else None,
         lengths,
@@ -95,26 +95,26 @@ class PostOffice:
         topic = opened[0].topic
         if any(post.topic != topic for post in opened):
             raise ProtocolError(f"the parties are out of step at topic {topic!r}")
-        letters = [letter for post in opened for letter in post.letters]
-        letters.sort(key=lambda letter: (letter.receiver, letter.sender))
+        letters = [literal for post in opened for literal in post.letters]
+        letters.sort(key=lambda literal: (literal.receiver, literal.sender))
         self._count(topic, letters)
         if self._tamper is not None:
             letters = self._tamper(topic, letters)
         handed: list[list[Letter]] = [[] for _ in posts]
-        for letter in letters:
-            handed[self._hosts[letter.receiver]].append(letter)
+        for literal in letters:
+            handed[self._hosts[literal.receiver]].append(literal)
         return [msgspec.msgpack.encode(Post(topic, own, quiet=not letters)) for own in handed]
 
     def _count(self, topic: str, letters: list[Letter]) -> None:
         self.rounds += 1
-        for letter in letters:
-            size = len(letter.body)
-            self.sent[letter.sender] += 1
-            self.received[letter.receiver] += 1
-            self.bytes_sent[letter.sender] += size
-            self.bytes_received[letter.receiver] += size
+        for literal in letters:
+            size = len(literal.body)
+            self.sent[literal.sender] += 1
+            self.received[literal.receiver] += 1
+            self.bytes_sent[literal.sender] += size
+            self.bytes_received[literal.receiver] += size
             self.of_topic[topic] += 1
             self.bytes_of_topic[topic] += size
         self.took_part.update(
-            {end for letter in letters for end in (letter.sender, letter.receiver)}
+            {end for literal in letters for end in (literal.sender, literal.receiver)}
         )

@@ -231,11 +231,11 @@ class LoseAnEdge:
         number, self._number = self._number, None
         if topic != "compare/ideal" or number is None:
             return letters
-        value = {(letter.sender, letter.receiver): letter.body[0] for letter in letters}
+        value = {(literal.sender, literal.receiver): literal.body[0] for literal in letters}
         larger = [
             place
-            for place, letter in enumerate(letters)
-            if letter.body[0] > value[letter.receiver, letter.sender]
+            for place, literal in enumerate(letters)
+            if literal.body[0] > value[literal.receiver, literal.sender]
         ]
         return flipped(letters, larger[number], 63)
 

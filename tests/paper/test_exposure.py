@@ -86,11 +86,11 @@ def paper(**settings: Any) -> Config:
 
 
 def test_what_departs_from_the_paper_is_named() -> None:
-    letter = paper(recovery="letter", select="last")
-    assert letter.improvements() == []
-    link = paper(task="link", recovery="letter", select="last")
+    literal = paper(recovery="literal", select="last")
+    assert literal.improvements() == []
+    link = paper(task="link", recovery="literal", select="last")
     assert link.improvements() == ["embeddings are not cut off at 0 (`activate_last`)"]
-    paper_link = paper(task="link", recovery="letter", select="last", activate_last=True)
+    paper_link = paper(task="link", recovery="literal", select="last", activate_last=True)
     assert paper_link.improvements() == []
     every = paper(weight_decay=0.01)
     assert len(every.improvements()) == 3

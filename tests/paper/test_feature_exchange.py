@@ -115,11 +115,11 @@ def test_leaves_by_the_letter_and_shrunk(low: float, high: float) -> None:
     def far(each: float) -> float:
         return half * (np.exp(each) + 1) / (np.exp(each) - 1)
 
-    letter = on_leaves(recovered, settings, "letter")
+    literal = on_leaves(recovered, settings, "literal")
     expected = np.full((3, 4), middle)
     expected[0, [0, 2]] += [far(three), -far(three)]
     expected[1, 3] += far(one)
-    assert_allclose(letter.dense(), expected, rtol=1e-6)
+    assert_allclose(literal.dense(), expected, rtol=1e-6)
 
     shrunk = on_leaves(recovered, settings, "shrunk")
     reliability = np.tanh(np.array([three, one, 0.6]) / 2) ** 2
@@ -130,18 +130,18 @@ def test_leaves_by_the_letter_and_shrunk(low: float, high: float) -> None:
 def test_leaves_without_noise() -> None:
     bins = EncoderSettings(epsilon=INF, bins=True)
     recovered = recover(released(bins, values=True), bins)
-    letter, shrunk = (on_leaves(recovered, bins, kind).dense() for kind in ("letter", "shrunk"))
-    assert letter.tolist() == [[0.5, 0.5, 0.25, 0.5], [0.5, 0.5, 0.5, 0.75], [0.5] * 4]
+    literal, shrunk = (on_leaves(recovered, bins, kind).dense() for kind in ("literal", "shrunk"))
+    assert literal.tolist() == [[0.5, 0.5, 0.25, 0.5], [0.5, 0.5, 0.5, 0.75], [0.5] * 4]
     assert shrunk.tolist() == [[0.5, 0, 0.25, 0], [0, 0, 0, 0.75], [0] * 4]
     clear = EncoderSettings(epsilon=INF)
     recovered = recover(released(clear, values=True), clear)
-    for kind in ("letter", "shrunk"):
+    for kind in ("literal", "shrunk"):
         assert np.array_equal(on_leaves(recovered, clear, kind).dense(), recovered.dense())
 
 
 def test_recovery_is_post_processing_and_changes_no_message(sixty: Graph) -> None:
     (one, left), (two, right) = (
-        heard(sixty, recovery=kind, epochs=2) for kind in ("letter", "shrunk")
+        heard(sixty, recovery=kind, epochs=2) for kind in ("literal", "shrunk")
     )
     assert left.of("train/features") == right.of("train/features")
     assert one.history != two.history

@@ -180,4 +180,4 @@ def on_leaves(wire: Wire, forest: Forest, config: Config) -> Tensor:
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
 def test_with_noise_too(backbone: str, sixty: Graph) -> None:
-    check(sixty, on_leaves, epsilon=200.0, recovery="letter", backbone=backbone)
+    check(sixty, on_leaves, epsilon=200.0, recovery="literal", backbone=backbone)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reproduce.evaluation import (
-    LETTER_NOTE,
+    LITERAL_NOTE,
     LPGNN_CONTROL,
     NO_INFORMATION,
     PROFILES,
@@ -19,7 +19,7 @@ from reproduce.evaluation import (
 )
 from reproduce.figures import FIGURES, LABEL_NOTES, STRICT_ABLATION, runs_of
 from reproduce.plots import draw
-from reproduce.runs import LETTER, TRUE_LABELS, Run
+from reproduce.runs import LITERAL, TRUE_LABELS, Run
 from reproduce.settings import EPSILONS, Dataset, Settings, dataset_of
 
 from lumos.training.config import Config
@@ -480,16 +480,16 @@ def test_when_a_figure_disagrees(measure: str, ours: float, expected: bool) -> N
 @pytest.mark.parametrize("figure", ["epsilon", "ablation"])
 def test_the_letter_of_the_paper_has_rows(make_evaluation: Evaluations, figure: str) -> None:
     def answer(run: Run) -> dict[str, Any]:
-        score = 0.5 if run["recovery"] == "letter" else 0.9
+        score = 0.5 if run["recovery"] == "literal" else 0.9
         return {"test_accuracy": score, "test_auc": score}
 
     evaluation = make_evaluation(answer)
     matching = [
-        row for row in FIGURES[figure](evaluation) if row.system.startswith(SYSTEM_NAMES[LETTER])
+        row for row in FIGURES[figure](evaluation) if row.system.startswith(SYSTEM_NAMES[LITERAL])
     ]
     assert {row.task for row in matching} == {"classify", "link"}
     assert {row.backbone for row in matching} == {"gcn"}
     assert any(row.paper is not None and row.ours == 0 for row in matching)
     scores = [row for row in matching if row.measure in ("accuracy, %", "ROC-AUC")]
     assert {row.ours for row in scores} == {50.0, 0.5}
-    assert all(LETTER_NOTE in row.notes for row in scores)
+    assert all(LITERAL_NOTE in row.notes for row in scores)

@@ -97,7 +97,7 @@ def test_a_device_that_breaks_the_rules_stops_the_round(
 ) -> None:
     with pytest.raises(error) as refused:
         Federation(AggregateSettings(), tamper=tamper).run([np.ones((TOTAL, 3))])
-    assert not any(letter.isdigit() for letter in str(refused.value))
+    assert not any(literal.isdigit() for literal in str(refused.value))
 
 
 @pytest.mark.parametrize(

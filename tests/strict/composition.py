@@ -73,7 +73,7 @@ def all_sums(schedule: ClassifySchedule) -> list[tuple[str, int]]:
     epochs = range(schedule.config.train.epochs)
     before = {"none": "", "size": "s", "standard": "scscs"}[schedule.scaling]
     return [
-        *(({"s": SIZES, "c": CENTRES}[letter], 0) for letter in before),
+        *(({"s": SIZES, "c": CENTRES}[literal], 0) for literal in before),
         *((stage.name, step) for stage, step in map(schedule.place, epochs)),
         *((stage.name, 0) for stage in schedule.last_stages),
     ]

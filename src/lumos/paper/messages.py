@@ -175,7 +175,7 @@ def on_leaves(
     where an element was received and 0 elsewhere. tanh(ε'/2)² is the share of x'' that is signal,
     for elements as far apart as the bounds allow, so a leaf is scaled by its reliability.
     """
-    if recovery == "letter" or not (settings.noisy or settings.bins):
+    if recovery == "literal" or not (settings.noisy or settings.bins):
         return recovered
     half = np.float32((settings.high - settings.low) / 2)
     scale = half * half / recovered.scale if settings.noisy else recovered.scale

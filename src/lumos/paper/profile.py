@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lumos.training.trainer import AskedPairs, TrainedLinks
 
 Selection = Literal["validation", "last"]
-Recovery = Literal["shrunk", "letter"]
+Recovery = Literal["shrunk", "literal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,12 @@ class PaperProfile:
         if paper.recovery == "shrunk" and paper.noisy:
             sentences.append(
                 "recovered features are centred and shrunk by their reliability "
-                "(`recovery='letter'`: as in the paper)"
+                "(`recovery='literal'`: as in the paper)"
             )
         elif paper.recovery == "shrunk" and paper.bins:
             sentences.append(
-                "features that did not arrive count as 0, not as the midpoint (`recovery='letter'`)"
+                "features that did not arrive count as 0, not as the midpoint "
+                "(`recovery='literal'`)"
             )
         if paper.select == "validation":
             sentences.append("weights are those of the best validation score (`select='last'`)")

@@ -129,7 +129,7 @@ def test_a_message_that_was_changed_stops_the_run(
     watched = changed(topic, change)
     with pytest.raises(error) as refused:
         PairedRun(Problem(), toy=True, wrap=watched).run()
-    assert not any(letter.isdigit() for letter in str(refused.value))
+    assert not any(literal.isdigit() for literal in str(refused.value))
     assert watched.bodies("aggregate/reveal") == []
 
 

@@ -97,7 +97,7 @@ def readable(file: str) -> Iterator[None]:
         # zipfile and zlib raise a dozen unrelated types for damaged archives.
         reason = " ".join(str(error).split()) or type(error).__name__
         # A damaged archive may name a file with a line break in it; an error is one line.
-        name = "".join(letter if letter.isprintable() else "?" for letter in file)
+        name = "".join(literal if literal.isprintable() else "?" for literal in file)
         raise InputError(
             f"{name}: it cannot be read ({reason}); fetch or write the file again"
         ) from None
