@@ -20,8 +20,15 @@ import lumos
 from lumos.audit.attacks.neighbours import HeardMessages, NeighbourPairs, best, questions
 from lumos.ldp.mechanisms import COIN, make_mechanism
 
-CELLS = [(0, 4.0), *((opinions, epsilon) for opinions in (1, 2, 3) for epsilon in (2.0, 3.0, 4.0))]
-"""Numbers of opinions and ε of each."""
+CELLS = [
+    (0, 4.0),
+    *(
+        (propagated_labels, epsilon)
+        for propagated_labels in (1, 2, 3)
+        for epsilon in (2.0, 3.0, 4.0)
+    ),
+]
+"""Numbers of propagated labels and ε of each."""
 
 
 def leak(pairs: NeighbourPairs, messages: HeardMessages) -> dict[str, float]:
@@ -55,25 +62,27 @@ def main() -> None:
     rows: list[dict[str, str | float]] = [
         {"messages": "classes", **leak(pairs, HeardMessages.of([labels], pairs))}
     ]
-    for opinions, opinion_epsilon in CELLS:
-        settings: dict[str, Any] = {"opinion_epsilon": opinion_epsilon} if opinions else {}
+    for propagated_labels, propagated_epsilon in CELLS:
+        settings: dict[str, Any] = (
+            {"propagated_epsilon": propagated_epsilon} if propagated_labels else {}
+        )
         runs = [
             lumos.train(
                 graph,
                 seed=seed,
                 epsilon=options.epsilon,
-                opinions=opinions,
+                propagated_labels=propagated_labels,
                 floor=False,
                 **settings,
             )
             for seed in range(options.seeds)
         ]
         kept = runs[0].model.kept
-        sent = [kept["released"], *kept["opinions"][:, :, 0].astype(np.int64).T]
+        sent = [kept["released"], *kept["propagated_labels"][:, :, 0].astype(np.int64).T]
         found = leak(pairs, HeardMessages.of(sent, pairs))
-        name = f"ε {options.epsilon:g}, opinions {opinions}"
-        if opinions:
-            name += f" at {opinion_epsilon:g}"
+        name = f"ε {options.epsilon:g}, propagated labels {propagated_labels}"
+        if propagated_labels:
+            name += f" at {propagated_epsilon:g}"
         test = float(np.mean([run.metrics["test_accuracy"] for run in runs]))
         rows.append({"messages": name, **found, "test": test})
     guesses = [informed(graph, epsilon) for epsilon in (2.0, 3.0, 4.0)]

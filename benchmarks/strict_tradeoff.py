@@ -67,7 +67,9 @@ LINKS: dict[str, dict[str, Settings]] = {
         "answers of 3 bits": {"answer_bits": 3},
         **{f"answer ε {e:g}": {"answer_epsilon": e} for e in (4.0, 2.0)},
     },
-    "opinions": {f"opinions {many}": {"opinions": many} for many in (0, 1, 2)},
+    "propagated_labels": {
+        f"propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 2)
+    },
     "baselines": {"own features, unprotected": {"system": "own"}},
 }
 """By group, which `--cells` may name, and row."""
@@ -109,9 +111,9 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
         },
         **{label_row(e, 12.3): {"epsilon": e, "update_epsilon": 12.3} for e in EPSILONS if e >= 2},
     },
-    "opinions": {
-        **{f"pure 3, opinions {many}": {"opinions": many} for many in (0, 1, 3)},
-        **{f"pure 3, opinions at ε {e:g}": {"opinion_epsilon": e} for e in (2.0, 3.0)},
+    "propagated_labels": {
+        **{f"pure 3, propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 3)},
+        **{f"pure 3, propagated labels at ε {e:g}": {"propagated_epsilon": e} for e in (2.0, 3.0)},
     },
     "network": {
         f"pure 3, tree network {name.upper()}": {"tree_network": True, "backbone": name}

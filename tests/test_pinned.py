@@ -96,7 +96,7 @@ def exact_guarantees(run: Any) -> Numbers:
         "groups": [
             {
                 "label_epsilon": group.label,
-                "messages_epsilon": group.opinions,
+                "messages_epsilon": group.propagated_labels,
                 "mu": [group.mu[name] for name in questions],
                 "epsilon": [
                     0.0 if not group.mu[name] else schedule.account(group.mu[name])[0]
@@ -374,7 +374,7 @@ def attacked(*attacks: str, **settings: Any) -> Numbers:
 
 def deployed() -> Numbers:
     """Run twelve devices and a coordinator, each a program of its own, in virtual time."""
-    config = lumos.Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8)
+    config = lumos.Config.asked(aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8)
     with tempfile.TemporaryDirectory() as folder:
         federation = Federation(split_into_devices("demo:12", Path(folder) / "parts"), config)
         federation.run()
@@ -395,12 +395,14 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "strict classify, tree network gat": partial(
         trained, GRAPH, {**STRICT, "epochs": 50, "tree_network": True, "backbone": "gat"}
     ),
-    "strict classify, digits": partial(trained, GRAPH, STRICT, mechanism="digits", opinions=1),
+    "strict classify, digits": partial(
+        trained, GRAPH, STRICT, mechanism="digits", propagated_labels=1
+    ),
     "strict classify, control": partial(trained, GRAPH, STRICT, control=True),
     "strict classify, no local model": partial(trained, GRAPH, STRICT, floor=False),
     "strict classify, true labels": partial(trained, GRAPH, STRICT, label_epsilon=math.inf),
     "strict classify, larger label epsilon": partial(
-        trained, GRAPH, STRICT, epsilon=1.0, label_epsilon=3.0, opinions=0
+        trained, GRAPH, STRICT, epsilon=1.0, label_epsilon=3.0, propagated_labels=0
     ),
     "strict classify, no noise": partial(trained, GRAPH, STRICT, protect="none"),
     "strict classify, signed": partial(trained, small_graph(1.0), STRICT),
@@ -415,7 +417,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     ),
     "strict link, control": partial(with_links, profile="strict", control=True),
     "strict link, noisy answers": partial(
-        with_links, profile="strict", answer_epsilon=1.0, answer_bits=1, opinions=1
+        with_links, profile="strict", answer_epsilon=1.0, answer_bits=1, propagated_labels=1
     ),
     "strict link, scaled": partial(
         trained, small_graph(50.0), {"profile": "strict", "task": "link"}
@@ -461,7 +463,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     ),
     "naive link": partial(measured, "naive", epsilon=2.0, task="link"),
     "audit strict": partial(
-        attacked, "symbol", "opinions", "ledger", profile="strict", task="classify"
+        attacked, "symbol", "propagated_labels", "ledger", profile="strict", task="classify"
     ),
     "audit paper": partial(attacked, "trees", task="classify", **PAPER),
 }

@@ -18,7 +18,7 @@ from lumos.graph import Graph
 from lumos.ldp.labels import LabelDraws
 from lumos.secagg.ideal import IdealCoordinator
 from lumos.secagg.noise import Noise
-from lumos.strict import messages as opinions
+from lumos.strict import messages as propagated_labels
 from lumos.strict.classify import labels as noisy_labels
 from lumos.strict.classify import trainer as classify_trainer
 from lumos.strict.classify.stages import TrustStage
@@ -60,7 +60,7 @@ def exceeded(found: AuditReport, *words: str) -> bool:
 
 
 INFINITE = {"label_epsilon": float("inf")}
-DIGITS = {"mechanism": "digits", "opinions": 1}
+DIGITS = {"mechanism": "digits", "propagated_labels": 1}
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ DIGITS = {"mechanism": "digits", "opinions": 1}
     [
         ("whole-run", {}),
         ("features", {}),
-        ("opinions", {}),
+        ("propagated_labels", {}),
         ("whole-run", INFINITE),
         pytest.param("features", INFINITE, marks=pytest.mark.long),
-        pytest.param("opinions", INFINITE, marks=pytest.mark.long),
+        pytest.param("propagated_labels", INFINITE, marks=pytest.mark.long),
         ("whole-run", DIGITS),
         pytest.param("features", DIGITS, marks=pytest.mark.long),
-        ("opinions", DIGITS),
+        ("propagated_labels", DIGITS),
     ],
 )
 def test_the_real_system_keeps_every_bound(
@@ -238,21 +238,25 @@ def test_noise_from_a_public_seed_is_found(graph: Graph) -> None:
     assert not again.exceeded
 
 
-def test_opinions_that_are_not_randomized_are_found(
+def test_propagated_labels_that_are_not_randomized_are_found(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def loud(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
-        return opinions.opinions(shard, evidence, replace(mechanism, epsilon=20.0), number)
+        return propagated_labels.propagated_labels(
+            shard, evidence, replace(mechanism, epsilon=20.0), number
+        )
 
-    monkeypatch.setattr(classify_trainer, "opinions", loud)
-    found = attacked("opinions", graph)
-    assert exceeded(found, "opinion 1 before")
-    assert exceeded(found, "opinion 2 before")
-    quiet = attacked("opinions", graph, opinion_epsilon=1.0)
-    assert exceeded(quiet, "ε that the frequencies of opinion 1")
+    monkeypatch.setattr(classify_trainer, "propagated_labels", loud)
+    found = attacked("propagated_labels", graph)
+    assert exceeded(found, "propagated label 1 before")
+    assert exceeded(found, "propagated label 2 before")
+    quiet = attacked("propagated_labels", graph, propagated_epsilon=1.0)
+    assert exceeded(quiet, "ε that the frequencies of propagated label 1")
 
 
-def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_degrees_in_propagated_labels_are_found(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def degrees(shard: Any, evidence: Any, mechanism: Any, number: int) -> Any:
         few = np.minimum(shard.degree // 3, mechanism.size - 1)
         return mechanism.release(
@@ -264,7 +268,7 @@ def test_degrees_in_opinions_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
         return next(row.value for row in rows if "median" in row.about)
 
     honest = below_median()
-    monkeypatch.setattr(classify_trainer, "opinions", degrees)
+    monkeypatch.setattr(classify_trainer, "propagated_labels", degrees)
     assert below_median() > 0.95 > honest + 0.1
 
 
@@ -307,8 +311,10 @@ def test_a_new_device_receives_the_same_every_time(
 
     def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
         classes = self.schedule.classes
-        fresh = np.random.default_rng().integers(0, classes, kept["opinions"].shape, np.uint8)
-        real(self, arrays, {**kept, "opinions": fresh})
+        fresh = np.random.default_rng().integers(
+            0, classes, kept["propagated_labels"].shape, np.uint8
+        )
+        real(self, arrays, {**kept, "propagated_labels": fresh})
 
     monkeypatch.setattr(StrictClassifier, "load_model_state_dict", redrawn)
     assert report([repeats.new_device_row(scene_of(graph))]).exceeded

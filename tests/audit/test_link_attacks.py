@@ -177,14 +177,14 @@ def test_randomized_answers_have_their_epsilon(monkeypatch: pytest.MonkeyPatch) 
 # Neighbours.
 
 
-def opinions(recorded: Recorded) -> list[AuditRow]:
+def propagated_labels(recorded: Recorded) -> list[AuditRow]:
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
     told = link_training.told_by(recorded)
-    return list(link_training.opinion_rows(recorded, told, halves))
+    return list(link_training.propagated_label_rows(recorded, told, halves))
 
 
-def test_opinions_have_their_epsilon(recorded: Recorded) -> None:
-    sent, ratio, both = opinions(recorded)
+def test_propagated_labels_have_their_epsilon(recorded: Recorded) -> None:
+    sent, ratio, both = propagated_labels(recorded)
     assert verdict(sent, ratio, both) == [WITHIN, WITHIN, WITHIN]
     assert sent.bound == 4
     assert sent.estimate.interval(0.999)[0] > 2
@@ -192,7 +192,7 @@ def test_opinions_have_their_epsilon(recorded: Recorded) -> None:
     assert 4 < ratio.value < both.value
 
 
-def test_meant_opinions_are_those_of_the_devices(
+def test_meant_propagated_labels_are_those_of_the_devices(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle: what devices really meant, which no attacker sees."""
@@ -207,7 +207,7 @@ def test_meant_opinions_are_those_of_the_devices(
     monkeypatch.setattr(surroundings, "randomized", heard)
     again = scene.record(scene.graph, "link")
     told = link_training.told_by(again)
-    found = link_training.first_opinions(again, told)
+    found = link_training.first_propagated_labels(again, told)
     there = found >= 0
     assert there.mean() > 0.8
     assert np.array_equal(found[there], meant[0][there])
@@ -246,13 +246,13 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     assert np.allclose(link_training.edge_ratios(recorded, told, pairs), by_hand)
 
 
-def test_twin_with_bare_opinions(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twin_with_bare_propagated_labels(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         surroundings,
         "randomized",
         lambda shard, chosen, mechanism, number: chosen.astype(np.uint8)[:, None],
     )
-    sent, *_ = opinions(scene.record(scene.graph, "link", opinion_epsilon=1.0))
+    sent, *_ = propagated_labels(scene.record(scene.graph, "link", propagated_epsilon=1.0))
     assert sent.bound == 1
     assert verdict(sent) == [EXCEEDED]
 

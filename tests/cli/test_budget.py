@@ -66,15 +66,21 @@ def test_auto_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_defaults_are_those_of_the_profile() -> None:
     settings = PROFILES[STRICT].settings()
-    for name in ("epsilon", "mechanism", "opinions", "opinion_epsilon", "update_epsilon"):
+    for name in (
+        "epsilon",
+        "mechanism",
+        "propagated_labels",
+        "propagated_epsilon",
+        "update_epsilon",
+    ):
         assert inspect.signature(budget).parameters[name].default == getattr(settings, name)
 
 
 def test_the_forecast_is_that_of_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--homophily", "0.7", "--own-accuracy", "0.5", "--opinions", "1", *FEW)
+    arguments = ("--homophily", "0.7", "--own-accuracy", "0.5", "--propagated-labels", "1", *FEW)
     result = result_of(capsys, *arguments)["forecast"]
     population = Population(devices=100, classes=4, degree=10, homophily=0.7, own_accuracy=0.5)
-    expected = FORECASTERS[STRICT](population, opinions=1)
+    expected = FORECASTERS[STRICT](population, propagated_labels=1)
     assert expected is not None
     for name in ("clustered", "independent"):
         each = getattr(expected, name)
@@ -85,8 +91,8 @@ def test_the_forecast_is_that_of_the_profile(capsys: pytest.CaptureFixture[str])
     assert f"{100 * expected.clustered.gain:+.1f} ± {100 * expected.clustered.error:.1f}" in out
 
 
-def test_no_opinions_and_no_forecast(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--opinions", "0", "--classes", "100", "--mechanism", "krr")
+def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--propagated-labels", "0", "--classes", "100", "--mechanism", "krr")
     result = result_of(capsys, *arguments)
     assert (result["opinion"], result["forecast"]) == (None, None)
     assert run(["budget", *arguments]) == 0
@@ -102,8 +108,8 @@ def test_no_opinions_and_no_forecast(capsys: pytest.CaptureFixture[str]) -> None
         (["--homophily", "2"], "--homophily must be from 0 to 1"),
         (["--own-accuracy", "0.1"], "--own-accuracy must be from"),
         (["--devices", "4"], "--devices must be 8 or more"),
-        (["--opinions", "4"], "--opinions must be 0 to 3"),
-        (["--opinion-epsilon", "inf"], "finite"),
+        (["--propagated-labels", "4"], "--propagated-labels must be 0 to 3"),
+        (["--propagated-epsilon", "inf"], "finite"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "inf"], "finite"),
         (["--classes", "1"], "at least 2 symbols"),

@@ -69,4 +69,4 @@ def few_words_parts(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
 @pytest.fixture(scope="session")
 def short() -> Config:
     """A strict run with few epochs."""
-    return Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8)
+    return Config.asked(aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8)

@@ -11,7 +11,7 @@ from lumos.deploy.protocol.device import MOST_ATTEMPTS
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
-from lumos.strict import messages as opinions
+from lumos.strict import messages as propagated_labels
 from lumos.training.config import Config
 
 
@@ -123,11 +123,11 @@ def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
         assert federation.parties[party].job.ledgers.totals()["sent"] == sent
 
 
-def test_an_opinion_without_a_neighbour_has_other_randomness(
+def test_an_propagated_label_without_a_neighbour_has_other_randomness(
     few_words_parts: PartsFolder, linking: Config
 ) -> None:
     """The coordinator says that a neighbour is lost. Were the randomness the same, the second
-    opinion would show how the true one has changed."""
+    propagated label would show how the true one has changed."""
     federation = Federation(few_words_parts, linking)
     job = federation.device(LOST).job
     everyone = np.arange(1)
@@ -138,7 +138,7 @@ def test_an_opinion_without_a_neighbour_has_other_randomness(
         def release(self, chosen: Any, randomness: Any) -> Any:
             return randomness
 
-    with_all = opinions.randomized(job.shard, everyone, Mechanism(), 1)  # type: ignore[arg-type]
+    with_all = propagated_labels.randomized(job.shard, everyone, Mechanism(), 1)  # type: ignore[arg-type]
     job.leave_out([int(job.shard.neighbours[0])], None)
-    without = opinions.randomized(job.shard, everyone, Mechanism(), 1)  # type: ignore[arg-type]
+    without = propagated_labels.randomized(job.shard, everyone, Mechanism(), 1)  # type: ignore[arg-type]
     assert not np.array_equal(with_all, without)

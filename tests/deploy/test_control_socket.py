@@ -45,7 +45,7 @@ def staying(folder: Path, graph: str, **settings: object) -> Iterator[Processes]
 @pytest.fixture(scope="module")
 def classifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     folder = tmp_path_factory.mktemp("staying")
-    yield from staying(folder, "demo:12", encoder_epochs=2, opinions=1, epochs=8)
+    yield from staying(folder, "demo:12", encoder_epochs=2, propagated_labels=1, epochs=8)
 
 
 def test_a_device_says_its_own_label(

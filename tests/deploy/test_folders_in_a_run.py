@@ -24,7 +24,7 @@ PARTIES = (COORDINATOR, *range(DEVICES))
 
 def config(randomness: str) -> Config:
     return Config.asked(
-        aggregate="secure", encoder_epochs=2, opinions=1, epochs=8, randomness=randomness
+        aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8, randomness=randomness
     )
 
 

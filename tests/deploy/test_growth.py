@@ -76,7 +76,11 @@ def least(measured: list[Counter[str]]) -> Counter[str]:
 
 def test_nothing_grows_with_the_epochs(tmp_path: Path) -> None:
     config = Config.asked(
-        aggregate="secure", randomness="seeded", epochs=1_000_000, encoder_epochs=2, opinions=1
+        aggregate="secure",
+        randomness="seeded",
+        epochs=1_000_000,
+        encoder_epochs=2,
+        propagated_labels=1,
     )
     parts = parts_of_devices("demo:12", tmp_path / "parts")
     federation = DiskFederation(parts, config, path=tmp_path / "parties")

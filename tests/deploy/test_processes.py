@@ -26,8 +26,17 @@ from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, 
 from lumos.device.shard import COORDINATOR
 
 DEVICES = 12
-QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "opinions": 1}
-OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--opinions", "1", "--randomness", "simulated"]
+QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "propagated_labels": 1}
+OPTIONS = [
+    "--epochs",
+    "8",
+    "--encoder-epochs",
+    "2",
+    "--propagated-labels",
+    "1",
+    "--randomness",
+    "simulated",
+]
 PATIENCE = 300.0
 """Seconds after which a test that hangs fails instead."""
 

@@ -7,7 +7,7 @@ from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
 
 SETTINGS = {
-    "classify": Config.asked(aggregate="secure", encoder_epochs=2, opinions=1, epochs=8),
+    "classify": Config.asked(aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8),
     "link": Config.asked(task="link", aggregate="secure", embedding=4),
     "trees": Config.asked(profile="paper", balancer="greedy", compare="secure", aggregate="secure"),
 }

@@ -1,4 +1,5 @@
-"""Every message as bytes, routed by plain Python: a second opinion on `Router` and `Ledger`."""
+"""Every message as bytes, routed by plain Python: a second propagated label on `Router` and
+`Ledger`."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

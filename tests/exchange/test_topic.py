@@ -8,7 +8,7 @@ import pytest
 from lumos.errors import ProtocolError
 from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.secagg import ideal as aggregate
-from lumos.strict.messages import OPINION
+from lumos.strict.messages import PROPAGATED_LABEL
 from lumos.twoparty import comparer as compare
 from lumos.twoparty import product_sums as products
 from lumos.twoparty import score
@@ -48,11 +48,11 @@ def test_a_refused_topic_does_not_exist(declare: Declare, wrong: dict[str, objec
     assert "test/refused" not in TOPICS
 
 
-def test_only_opinions_are_about_edges() -> None:
+def test_only_propagated_labels_are_about_edges() -> None:
     """A topic of a device's own data that were counted apart would lack in its ε."""
-    assert [topic for topic in TOPICS.values() if topic.about_edges] == [OPINION]
-    assert OPINION.door is Door.RELEASE
-    assert OPINION.common
+    assert [topic for topic in TOPICS.values() if topic.about_edges] == [PROPAGATED_LABEL]
+    assert PROPAGATED_LABEL.door is Door.RELEASE
+    assert PROPAGATED_LABEL.common
 
 
 def test_size_of_a_message(declare: Declare) -> None:

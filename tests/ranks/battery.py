@@ -15,7 +15,7 @@ PAPER: dict[str, Any] = {"profile": "paper", "epochs": 3, "compare": "ideal"}
 
 CASES: dict[str, dict[str, Any]] = {
     "classify": {},
-    "control": {"control": True, "opinions": 1},
+    "control": {"control": True, "propagated_labels": 1},
     "link": LINK,
     "exact": {"protect": "none"},
     "greedy": {**PAPER, "balancer": "greedy"},

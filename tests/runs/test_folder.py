@@ -201,7 +201,7 @@ def test_features_cannot_be_read_beyond_what_was_sent(
     """Arrays that are no messages: at chance. Embeddings, which folders kept before, are not.
 
     Messages are not at chance, and no guarantee says so: groups that share words know one another,
-    and what neighbours make of that is in their opinions.
+    and what neighbours make of that is in their propagated labels.
     """
     held = [column > 0 for column in np.asarray(graph.features).T]
     held = [secret for secret in held if 20 < secret.sum() < 180]

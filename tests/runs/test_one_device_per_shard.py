@@ -16,7 +16,7 @@ PROTECT: dict[str, dict[str, Any]] = {
     "noise": {},
     "none": {},
 }
-CLASSIFY = {"epochs": 6, "encoder_epochs": 1, "opinions": 1}
+CLASSIFY = {"epochs": 6, "encoder_epochs": 1, "propagated_labels": 1}
 STRICT = [
     pytest.param(
         {"task": task, "aggregate": aggregate, "protect": protect, **settings},

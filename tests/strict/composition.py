@@ -17,7 +17,7 @@ from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,
-    OPINIONS,
+    PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
@@ -103,7 +103,7 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
         ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
         SCALE: {**losses, "edge": 0.0},
         SYMBOLS: matrix,
-        OPINIONS: matrix,
+        PROPAGATED: matrix,
         TRUST: far,
         TREES: far,
         VOTE: {

@@ -10,7 +10,7 @@ def short() -> Iterator[dict[str, int]]:
     """Trust is trained for 4 epochs before trees, for runs of which only the course matters.
 
     The settings are those of `classify`: 1 epoch of counts, 2 of the encoder, 1 of its scale, 3 of
-    matrices (with two opinions), 1 of trust.
+    matrices (with two propagated labels), 1 of trust.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lumos.strict.classify.stages.TRUST_EPOCHS", 4)

@@ -39,12 +39,17 @@ def gain_of(result: Run) -> float:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"protect": "none"}, {}, {"opinions": 0}, {"opinions": 3, "opinion_epsilon": 8.0}],
+    [
+        {"protect": "none"},
+        {},
+        {"propagated_labels": 0},
+        {"propagated_labels": 3, "propagated_epsilon": 8.0},
+    ],
     ids=str,
 )
 def test_neighbours_that_mislead_do_no_harm(settings: dict[str, Any]) -> None:
     """Five graphs with 100 test devices each: not a point below, in the mean up to noise."""
-    full = {**FULL, "epochs": 59 + settings.get("opinions", 2)}
+    full = {**FULL, "epochs": 59 + settings.get("propagated_labels", 2)}
     gains = [
         gain_of(strict(graph_of("random", seed), seed=seed, **{**full, **settings}))
         for seed in range(5)
@@ -146,7 +151,7 @@ def variant_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]
 
 def test_the_control_is_level_with_own_features_where_the_run_is_not() -> None:
     """Its messages carry nothing, however homophilous the graph: it chooses own features, or what
-    it adds is luck. Opinions of meaningless symbols would find communities."""
+    it adds is luck. Propagated labels of meaningless symbols would find communities."""
     gains = {}
     for control in (True, False):
         variants = [
@@ -158,7 +163,7 @@ def test_the_control_is_level_with_own_features_where_the_run_is_not() -> None:
     assert abs(np.mean(gains[True])) < 0.02
 
 
-def test_control_opinions_depend_on_no_data(sixty: Graph, short: dict[str, int]) -> None:
+def test_control_propagated_labels_depend_on_no_data(sixty: Graph, short: dict[str, int]) -> None:
     with the_same_randomness():
         _, wire = run_with_wire(sixty, control=True, **short)
         _, moved = run_with_wire(other_inputs(sixty), control=True, **short)

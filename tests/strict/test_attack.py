@@ -1,4 +1,5 @@
-"""Attacks on the whole of a run: all sums, symbols and opinions, against the table of guarantees.
+"""Attacks on the whole of a run: all sums, symbols and propagated labels, against the table of
+guarantees.
 
 **Label.** The informed attacker knows everything but one device's label: all other data, the
 device's own features and edges. It sees every sum and every message, and computes the exact
@@ -96,7 +97,8 @@ def test_informed_attacker_reads_true_labels_from_exact_sums() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"label_epsilon": 5.0}, {"mechanism": "digits"}])
 def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> None:
-    """Other labels behind the same draws: every vector, sum, symbol and opinion is the same."""
+    """Other labels behind the same draws: every vector, sum, symbol and propagated label is the
+    same."""
     graph = little_graph(3)
     run = whole_run(graph, 3, **settings)
     poisoned = changed(graph, labels=(present(graph.labels) + 1) % CLASSES)
@@ -216,7 +218,7 @@ def test_every_sum_has_noise_of_its_own(aggregate: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"opinions": 0, "epochs": 59}, {"tree_network": True, "epochs": 64}]
+    "settings", [{}, {"propagated_labels": 0, "epochs": 59}, {"tree_network": True, "epochs": 64}]
 )
 def test_vectors_in_the_sums_or_zeros_stay_within_the_account(settings: dict[str, Any]) -> None:
     run = whole_run(little_graph(6), 6, **settings)

@@ -83,7 +83,7 @@ def test_a_higher_limit_makes_no_other_run(task: str, graph: Graph, tmp_path: Pa
     book = tmp_path / "book.npz"
     trained(task, graph, book=book)
     charged = spent(book)
-    limits = {"lifetime_opinion_epsilon": 100.0, "lifetime_update_epsilon": 100.0}
+    limits = {"lifetime_propagated_epsilon": 100.0, "lifetime_update_epsilon": 100.0}
     limits |= {"lifetime_epsilon": 9.0} if task == "classify" else {}
     trained(task, graph, book=book, **limits)
     for name, amounts in spent(book).items():

@@ -14,7 +14,7 @@ from lumos.strict.classify.guarantees import ROLES, guarantees, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
-    OPINIONS,
+    PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
@@ -37,7 +37,7 @@ DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
     TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, SYMBOLS),
-    VALIDATION: (SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE),
+    VALIDATION: (SCALE, SYMBOLS, PROPAGATED, TRUST, TREES, VOTE, TEMPERATURE),
     OTHER: (),
 }
 NOISY: dict[str, dict[str, Any]] = {
@@ -48,8 +48,8 @@ NOISY: dict[str, dict[str, Any]] = {
     "sizes and true labels": {"scaling": "size", "label_epsilon": math.inf},
     "other levels": {"epsilon": 1.234, "label_epsilon": 3.4567, "update_epsilon": 3.333},
     "true labels": {"label_epsilon": math.inf, "epsilon": 2.0},
-    "no opinions": {"opinions": 0},
-    "three opinions": {"opinions": 3, "opinion_epsilon": 1.7},
+    "no propagated labels": {"propagated_labels": 0},
+    "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 1.7},
     "tree network": {"tree_network": True},
     "digits": {"classes": 40, "epsilon": 2.0},
 }
@@ -84,7 +84,7 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
     """(ε, δ) of each question that has an answer in numbers."""
     strict = schedule.strict
     label = strict.epsilon if strict.label_epsilon is None else strict.label_epsilon
-    one_device = strict.opinions * strict.opinion_epsilon
+    one_device = strict.propagated_labels * strict.propagated_epsilon
     answers = {
         EDGE: (2 * one_device + sums(schedule, role, "edge", ends=2), DELTA),
         OTHER_EDGE: (3 * one_device + sums(schedule, role, "edge", ends=4), DELTA),
@@ -137,7 +137,7 @@ def test_no_cell_is_below_the_account(name: str) -> None:
                 continue
             strict = schedule.strict
             messages = {EDGE: 2, OTHER_EDGE: 3}.get(question, 0)
-            epsilon = messages * strict.opinions * strict.opinion_epsilon
+            epsilon = messages * strict.propagated_labels * strict.propagated_epsilon
             epsilon += present(schedule.account(ends * schedule.mu(asked, of_role)))[0]
             assert numbers(rows[question][role])[0] >= epsilon * (1 - 1e-9), question
 
@@ -203,10 +203,10 @@ def test_exact_sums_leave_no_guarantee(protect: str, label_epsilon: float | None
     assert rows[EDGE][OTHER] == "ε = 16, pure"  # it is in no sum
 
 
-def test_without_opinions_an_edge_is_in_sums_only() -> None:
-    rows = table(schedule_of(opinions=0))
+def test_without_propagated_labels_an_edge_is_in_sums_only() -> None:
+    rows = table(schedule_of(propagated_labels=0))
     assert rows[EDGE][OTHER] == "ε = 0, pure"
-    exact = table(schedule_of(opinions=0, protect="none"))
+    exact = table(schedule_of(propagated_labels=0, protect="none"))
     assert "by messages" not in exact[EDGE][TRAINING]
 
 
@@ -238,5 +238,5 @@ def test_with_a_book_the_reading_says_what_columns_for_life_are(
     sentence = reading(schedule_of(book=Path("book.npz"), label_epsilon=label_epsilon))
     assert "A label has the largest ε of all its draws" in sentence
     assert "Columns for life count what is seen in all runs with this book" in sentence
-    assert "ε = 4 of labels, 64 of opinions, and 31 of sums" in sentence
+    assert "ε = 4 of labels, 64 of propagated labels, and 31 of sums" in sentence
     assert ("Sums used true labels" in sentence) == (label_epsilon == math.inf)

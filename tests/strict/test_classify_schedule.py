@@ -15,7 +15,7 @@ from lumos.strict.classify.stages import (
     CANDIDATES,
     COUNTS,
     ENCODER,
-    OPINIONS,
+    PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
@@ -33,7 +33,7 @@ FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation":
 LAST = (VOTE, TEMPERATURE)
 IN_SUMS = {
     Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
-    Role.VALIDATION: {SCALE, SYMBOLS, OPINIONS, TRUST, TREES, VOTE, TEMPERATURE},
+    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, TRUST, TREES, VOTE, TEMPERATURE},
     Role.TEST: set(),
 }
 """Who adds a vector in which stage (docs/strict.md)."""
@@ -53,8 +53,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "signed": {"signed": True},
     "tree network": {"tree_network": True},
-    "no opinions": {"opinions": 0},
-    "three opinions": {"opinions": 3, "opinion_epsilon": 2.0},
+    "no propagated labels": {"propagated_labels": 0},
+    "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 2.0},
     "true labels": {"label_epsilon": math.inf},
     "small budget": {"update_epsilon": 1.0},
     "few sums": {"encoder_epochs": 1, "epochs": 7},
@@ -68,7 +68,7 @@ SHARES = {
     ENCODER: 0.94,
     SCALE: 0.10,
     SYMBOLS: 0.018,
-    OPINIONS: 0.018,
+    PROPAGATED: 0.018,
     TRUST: 0.030,
     TREES: 0.030,
     VOTE: 0.018,
@@ -78,13 +78,19 @@ SHARES = {
 # Stages.
 
 
-@pytest.mark.parametrize("opinions", [0, 1, 2, 3])
+@pytest.mark.parametrize("propagated_labels", [0, 1, 2, 3])
 @pytest.mark.parametrize("encoder", [1, 16])
 @pytest.mark.parametrize("trees", [False, True])
-def test_stages_cover_all_epochs_in_order(opinions: int, encoder: int, trees: bool) -> None:
-    given: dict[str, Any] = {"opinions": opinions, "encoder_epochs": encoder, "tree_network": trees}
+def test_stages_cover_all_epochs_in_order(
+    propagated_labels: int, encoder: int, trees: bool
+) -> None:
+    given: dict[str, Any] = {
+        "propagated_labels": propagated_labels,
+        "encoder_epochs": encoder,
+        "tree_network": trees,
+    }
     expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, SYMBOLS: 1}
-    expected |= {OPINIONS: opinions} if opinions else {}
+    expected |= {PROPAGATED: propagated_labels} if propagated_labels else {}
     expected |= {TRUST: 40, TREES: 60} if trees else {TRUST: 40}
     schedule = schedule_of(**given)
     epochs = schedule.config.train.epochs
@@ -113,14 +119,14 @@ def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
         (
             {},
             21,
-            "1 for counts, 16 for encoder, .* 2 for opinions; got 21",
+            "1 for counts, 16 for encoder, .* 2 for propagated labels; got 21",
         ),
         (
-            {"opinions": 0, "encoder_epochs": 3},
+            {"propagated_labels": 0, "encoder_epochs": 3},
             6,
             "3 for encoder, 1 for scale, .*; got 6",
         ),
-        ({"tree_network": True}, 61, "2 for opinions, 40 for trust; got 61"),
+        ({"tree_network": True}, 61, "2 for propagated labels, 40 for trust; got 61"),
     ],
 )
 def test_too_few_epochs_are_refused_with_the_reason(
@@ -160,7 +166,7 @@ def test_a_stage_has_its_share_of_the_budget(name: str) -> None:
         spent[stage] += (move / honest_noise(schedule, stage, step)) ** 2
     for stage, share in SHARES.items():
         many = schedule[stage].num_sums
-        expected = share * (many if stage == OPINIONS else min(1, many))
+        expected = share * (many if stage == PROPAGATED else min(1, many))
         assert spent[stage] == pytest.approx(expected * whole**2, rel=1e-9)
     assert SHARES[COUNTS] + SHARES[ENCODER] == 1
 
@@ -193,7 +199,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
     assert all(schedule[stage].noise(step) is None for stage, step in all_sums(schedule))
     assert schedule.account(1.0) is None
     assert schedule.mu("norm", Role.TRAIN) == 0
-    for stage in (COUNTS, SYMBOLS, OPINIONS, VOTE, TEMPERATURE):
+    for stage in (COUNTS, SYMBOLS, PROPAGATED, VOTE, TEMPERATURE):
         assert schedule[stage].clip == schedule_of()[stage].clip  # bounded without any clipping
     for stage in (ENCODER, SCALE, TRUST, TREES):
         assert schedule[stage].clip == math.inf
@@ -260,12 +266,12 @@ def test_what_the_defaults_guarantee() -> None:
     assert figures[Role.TRAIN, "norm"] < 7
     assert figures[Role.VALIDATION, "norm"] < 7.7
     assert {figures[Role.TEST, question] for question in Sensitivity._fields} == {0.0}
-    # An edge: two opinions of both ends at ε_m = 4, and the sums of both ends.
-    opinions = schedule.disclosed(Role.TRAIN).opinions
-    assert opinions == 2 * 4
+    # An edge: two propagated labels of both ends at ε_m = 4, and the sums of both ends.
+    propagated_labels = schedule.disclosed(Role.TRAIN).propagated_labels
+    assert propagated_labels == 2 * 4
     mu = 2 * max(schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
-    edge = 2 * opinions + present(schedule.account(mu))[0]
-    assert edge <= 20.9  # that of the profile before opinions
+    edge = 2 * propagated_labels + present(schedule.account(mu))[0]
+    assert edge <= 20.9  # that of the profile before propagated labels
 
 
 def test_signed_features_cost_the_same_guarantee_more_noise() -> None:
@@ -283,20 +289,22 @@ def test_true_labels_in_the_sums_have_the_full_change() -> None:
     assert schedule.mu("label", Role.TRAIN) == pytest.approx(math.sqrt(square + matrix**2))
 
 
-# Labels and opinions.
+# Labels and propagated labels.
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "krr", "digits"])
 @pytest.mark.parametrize("classes", [4, 30])
-def test_labels_are_single_values_whatever_opinions_are(mechanism: str, classes: int) -> None:
+def test_labels_are_single_values_whatever_propagated_labels_are(
+    mechanism: str, classes: int
+) -> None:
     schedule = schedule_of(classes=classes, mechanism=mechanism)
     expected = {"krr": 1, "digits": 2}.get(mechanism, 1 if classes == 4 else 2)
     if mechanism != "digits" or classes == 30:
         assert schedule.label_form.places == expected
     assert schedule.label_form.size == classes
     if mechanism != "auto":
-        assert schedule.opinion_mechanism.name == mechanism
-    assert schedule.opinion_mechanism.epsilon == 4.0
+        assert schedule.propagated_label_mechanism.name == mechanism
+    assert schedule.propagated_label_mechanism.epsilon == 4.0
     assert schedule.strength == pytest.approx(schedule.label_form.strength(3.0))
 
 
@@ -321,11 +329,11 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
         ({"epsilon": float("nan")}, "`epsilon`"),
         ({"epsilon": 3.0, "label_epsilon": 2.9}, "`label_epsilon` must be `epsilon` .3. or more"),
         ({"label_epsilon": float("nan")}, "`label_epsilon`"),
-        ({"opinions": -1}, "`opinions` must be 0 to 3, got -1"),
-        ({"opinions": 4}, "`opinions` must be 0 to 3, got 4"),
-        ({"opinion_epsilon": 0.0}, "`opinion_epsilon`"),
-        ({"opinion_epsilon": math.inf}, "`opinion_epsilon`"),
-        ({"opinion_epsilon": float("nan")}, "`opinion_epsilon`"),
+        ({"propagated_labels": -1}, "`propagated_labels` must be 0 to 3, got -1"),
+        ({"propagated_labels": 4}, "`propagated_labels` must be 0 to 3, got 4"),
+        ({"propagated_epsilon": 0.0}, "`opinion_epsilon`"),
+        ({"propagated_epsilon": math.inf}, "`opinion_epsilon`"),
+        ({"propagated_epsilon": float("nan")}, "`opinion_epsilon`"),
         ({"signs": "some"}, "`signs`"),
         ({"update_epsilon": 0.0}, "`update_epsilon`"),
         ({"update_epsilon": float("nan")}, "`update_epsilon`"),
@@ -350,8 +358,8 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
         ({"answer_epsilon": 0.0}, "`answer_epsilon` must be above 0"),
         ({"answer_epsilon": float("nan")}, "`answer_epsilon` must be above 0"),
         ({"lifetime_epsilon": 0.0}, "`lifetime_epsilon`"),
-        ({"lifetime_opinion_epsilon": 0.0}, "`lifetime_opinion_epsilon`"),
-        ({"lifetime_opinion_epsilon": float("nan")}, "`lifetime_opinion_epsilon`"),
+        ({"lifetime_propagated_epsilon": 0.0}, "`lifetime_opinion_epsilon`"),
+        ({"lifetime_propagated_epsilon": float("nan")}, "`lifetime_opinion_epsilon`"),
         ({"protect": "hope"}, "protect"),
         ({"mechanism": "rappor"}, "mechanism"),
     ],
@@ -410,7 +418,7 @@ def test_defaults_of_the_two_tasks() -> None:
     both = [Config.of(task=task) for task in ("classify", "link")]
     assert [config.train.epochs for config in both] == [61, 10]
     strict = [config.settings_as(StrictSettings) for config in both]
-    assert [settings.opinions for settings in strict] == [2, 3]
+    assert [settings.propagated_labels for settings in strict] == [2, 3]
     assert strict[0].epsilon == 3.0
     assert StrictSettings().sums_epsilon == 3.0
     assert StrictSettings(label_epsilon=4.0).sums_epsilon == 4.0

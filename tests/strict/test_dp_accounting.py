@@ -97,7 +97,7 @@ def printed_cells(
     cells = {}
     for role, question in of_classify(schedule):
         spent = schedule.disclosed(ROLES[role])
-        cells[role, question] = numbers(names[question][role])[0] - 2 * spent.opinions * (
+        cells[role, question] = numbers(names[question][role])[0] - 2 * spent.propagated_labels * (
             question == EDGE
         )
     links = of_links(link_schedule(22_470, scaling=scaling))

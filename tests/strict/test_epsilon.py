@@ -41,13 +41,14 @@ def stars(label: int) -> Graph:
 def transcripts(
     label: int, *, releases: int = 1, anew: bool = False, seed: int = 0, **settings: Any
 ) -> list[Any]:
-    """[stars] everything sent to the neighbours of each centre: its symbol, then an opinion.
+    """[stars] everything sent to the neighbours of each centre: its symbol, then an propagated
+    label.
 
     Args:
         anew: the broken twin draws the label again for every release.
     """
     graph = stars(label)
-    made = started(graph, seed=seed, **{"opinions": 1, **settings})
+    made = started(graph, seed=seed, **{"propagated_labels": 1, **settings})
     (trainer,) = made.trainers
     form, everyone = trainer.labels.form, np.arange(graph.devices)
     with listening() as wire:
@@ -58,7 +59,7 @@ def transcripts(
                 trainer._symbols = draws.at(settings["epsilon"])[0]
             made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
-        made.run(lambda trainer: trainer.tell_opinion(1))
+        made.run(lambda trainer: trainer.tell_propagated_label(1))
     return by_star(wire)
 
 
@@ -96,7 +97,7 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
     "settings",
     [
         {"epsilon": 1.0},
-        {"epsilon": 1.0, "opinion_epsilon": 8.0},
+        {"epsilon": 1.0, "propagated_epsilon": 8.0},
         {"epsilon": 1.0, "mechanism": "digits"},
         {"epsilon": 0.3, "label_epsilon": 1.0},
     ],

@@ -36,7 +36,8 @@ def test_without_homophily_neighbours_add_nothing() -> None:
 
 
 def test_exact_labels_of_neighbours_are_a_majority() -> None:
-    """Two classes, no noise, no opinions: the evidence is which class more neighbours have."""
+    """Two classes, no noise, no propagated labels: the evidence is which class more neighbours
+    have."""
     wanted = Population(devices=6000, classes=2, degree=6.0, homophily=0.75, own_accuracy=0.6)
     drawn = draw_federation(wanted, INDEPENDENT, 6000, np.random.default_rng(99))
     trains = np.random.default_rng(98).random(6000) < 0.5
@@ -47,15 +48,19 @@ def test_exact_labels_of_neighbours_are_a_majority() -> None:
         agrees = np.where(drawn.truth[one] == drawn.truth[other], 1, -1)
         np.add.at(lead, one, agrees * trains[other])
     majority = (lead > 0).mean() + (lead == 0).mean() / 2
-    result = made(wanted, epsilon=20.0, opinions=0, protect="none")
+    result = made(wanted, epsilon=20.0, propagated_labels=0, protect="none")
     assert result.independent.neighbours == pytest.approx(majority, abs=0.02)
 
 
-def test_more_epsilon_and_more_opinions_are_worth_more() -> None:
+def test_more_epsilon_and_more_propagated_labels_are_worth_more() -> None:
     def alone(**settings: Any) -> float:
         return made(changed(devices=8000), **settings).independent.neighbours
 
-    little, usual, none = alone(epsilon=1.0, opinions=0), alone(opinions=0), alone()
+    little, usual, none = (
+        alone(epsilon=1.0, propagated_labels=0),
+        alone(propagated_labels=0),
+        alone(),
+    )
     assert little < usual - 0.03
     assert usual < none - 0.03
 

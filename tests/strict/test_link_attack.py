@@ -148,11 +148,13 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_colours_and_opinions_are_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_and_propagated_labels_are_the_same_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     words, _, edges, held_back = link_training.planted(1)
-    colours, opinions, *_ = neighbour_messages(words, edges, held_back)
-    assert (len(colours), len(opinions)) == (1, 3)
-    for messages in [*colours, *opinions]:
+    colours, propagated_labels, *_ = neighbour_messages(words, edges, held_back)
+    assert (len(colours), len(propagated_labels)) == (1, 3)
+    for messages in [*colours, *propagated_labels]:
         bodies: dict[int, set[bytes]] = {}
         for message in messages:
             bodies.setdefault(message.sender, set()).add(message.body)

@@ -1,4 +1,5 @@
-"""The devices' book in runs of links: opinions, calibration, partners and answers for life."""
+"""The devices' book in runs of links: propagated labels, calibration, partners and answers for
+life."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ def book(tmp_path: Path) -> Path:
     return tmp_path / "book.npz"
 
 
-def opinions_of(book: Path) -> np.ndarray:
+def propagated_labels_of(book: Path) -> np.ndarray:
     spent: np.ndarray = read_arrays(book)["charged/opinions/spent"][0]
     return spent
 
@@ -44,12 +45,13 @@ def calibrated_in(book: Path) -> np.ndarray:
     return counts
 
 
-def test_a_run_pays_for_opinions_and_calibration(book: Path) -> None:
-    """Devices without neighbours tell nobody an opinion; everybody is a non-neighbour to somebody."""
+def test_a_run_pays_for_propagated_labels_and_calibration(book: Path) -> None:
+    """Devices without neighbours tell nobody an propagated label; everybody is a non-neighbour to
+    somebody."""
     graph = small(DEVICES)
     linked(graph, book=book)
     kept = graph.degrees > 0
-    spent = opinions_of(book)
+    spent = propagated_labels_of(book)
     assert set(spent[kept].tolist()) <= {12.0, 0.0}
     assert (spent[~kept] == 0).all()
     assert (spent > 0).sum() > 25
@@ -60,13 +62,13 @@ def test_a_run_pays_for_opinions_and_calibration(book: Path) -> None:
 def test_an_equal_run_pays_nothing_and_another_pays_again(book: Path) -> None:
     graph = small(DEVICES)
     one = linked(graph, book=book)
-    before = opinions_of(book)
+    before = propagated_labels_of(book)
     two = linked(graph, book=book, shards=3)
     identical(one, two)
-    assert_array_equal(opinions_of(book), before)
+    assert_array_equal(propagated_labels_of(book), before)
     assert_array_equal(calibrated_in(book), [2] * DEVICES)
     linked(graph, book=book, seed=1)
-    assert opinions_of(book).max() == 24.0
+    assert propagated_labels_of(book).max() == 24.0
     assert_array_equal(calibrated_in(book), [4] * DEVICES)
     linked(graph, book=book, randomness="system")
     assert_array_equal(calibrated_in(book), [6] * DEVICES)
@@ -75,7 +77,7 @@ def test_an_equal_run_pays_nothing_and_another_pays_again(book: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "runs", "words"),
     [
-        ({"lifetime_opinion_epsilon": 24.0}, 2, "raise `lifetime_opinion_epsilon`"),
+        ({"lifetime_propagated_epsilon": 24.0}, 2, "raise `lifetime_propagated_epsilon`"),
         ({"answers": 5}, 2, "2 answers of calibration would exceed the lifetime limit of 5"),
         ({"answers": 3}, 1, "predict with an earlier run, or raise `answers`"),
     ],
@@ -99,7 +101,7 @@ def test_a_run_beyond_a_limit_is_refused_before_it_begins(
 
 def test_a_control_pays_nothing(book: Path) -> None:
     linked(small(DEVICES), book=book, control=True)
-    assert opinions_of(book).max() == 12.0
+    assert propagated_labels_of(book).max() == 12.0
     assert_array_equal(calibrated_in(book), [2] * DEVICES)
 
 
@@ -130,15 +132,15 @@ def test_an_interrupted_run_pays_once(book: Path, tmp_path: Path) -> None:
         linked(graph, on_epoch=interrupt, **settings)
     resumed = linked(graph, resume=True, **settings)
     identical(whole, resumed)
-    assert opinions_of(book).max() == 12.0
+    assert propagated_labels_of(book).max() == 12.0
     assert_array_equal(calibrated_in(book), [2] * 30)
 
 
-def test_classify_and_links_share_opinions_and_nothing_else(book: Path) -> None:
+def test_classify_and_links_share_propagated_labels_and_nothing_else(book: Path) -> None:
     graph = small(DEVICES)
     linked(graph, book=book)
     strict(graph, book=book)
-    assert opinions_of(book).max() == 12.0 + 8.0
+    assert propagated_labels_of(book).max() == 12.0 + 8.0
     assert_array_equal(calibrated_in(book), [2] * DEVICES)
 
 

@@ -51,17 +51,19 @@ def test_exact_sums_guarantee_nothing() -> None:
         assert table(protect="none")[about][SUMS].startswith(f"{NONE}: exact sums")
 
 
-@pytest.mark.parametrize("settings", [{}, {"opinions": 0}, {"answer_epsilon": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"propagated_labels": 0}, {"answer_epsilon": 1.0}], ids=str
+)
 def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
-    """To predict an edge is to infer it: nothing is guaranteed, but for opinions."""
+    """To predict an edge is to infer it: nothing is guaranteed, but for propagated labels."""
     rows = table(**settings)
     for about in ("one edge", "degree", "membership: there or not there at all"):
         for way in (SUMS, ANSWERS):
             assert rows[about][way].startswith(NONE)
     for about in ("degree", "membership: there or not there at all"):
         assert rows[about][MESSAGES].startswith(NONE)
-    opinions = settings.get("opinions", 3)
-    assert rows["one edge"][MESSAGES].startswith(f"ε = {2 * 4 * opinions:g}")
+    propagated_labels = settings.get("propagated_labels", 3)
+    assert rows["one edge"][MESSAGES].startswith(f"ε = {2 * 4 * propagated_labels:g}")
     assert f"{NONE} by proposals" in rows["one edge"][MESSAGES]
 
 

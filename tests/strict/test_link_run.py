@@ -53,8 +53,8 @@ def bytes_of(opened: list[Opened]) -> list[tuple[int, bytes]]:
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "without opinions": {"opinions": 0},
-    "one opinion": {"opinions": 1, "opinion_epsilon": 2.0},
+    "without propagated labels": {"propagated_labels": 0},
+    "one propagated label": {"propagated_labels": 1, "propagated_epsilon": 2.0},
     "one sum of products": {"epochs": 7},
     "exact": {"protect": "none"},
     "signed": {"graph": small(DEVICES, signed=True)},
@@ -68,7 +68,7 @@ MASKED = {"default", "exact", "signed", "randomized answers"}
 
 
 SHORT = ("randomized answers",)
-LONG = {"one opinion", "one sum of products", "nonnegative", "one bit", "narrow"}
+LONG = {"one propagated label", "one sum of products", "nonnegative", "one bit", "narrow"}
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ class Pulled(KeyboardInterrupt):
 
 RESUMED: dict[str, dict[str, Any]] = {
     "default": {},
-    "masked": {"aggregate": "secure", "shards": 2, **CHEAP, "epochs": 8, "opinions": 1},
-    "exact": {"protect": "none", "shards": 3, "opinions": 1, "epochs": 6},
-    "control": {"control": True, "opinions": 0, "epochs": 5, "answer_epsilon": 2.0},
+    "masked": {"aggregate": "secure", "shards": 2, **CHEAP, "epochs": 8, "propagated_labels": 1},
+    "exact": {"protect": "none", "shards": 3, "propagated_labels": 1, "epochs": 6},
+    "control": {"control": True, "propagated_labels": 0, "epochs": 5, "answer_epsilon": 2.0},
 }
 
 
@@ -218,7 +218,7 @@ def test_every_message_has_a_door_and_none_is_open(aggregate: str) -> None:
 
 
 def test_ledger_of_releases() -> None:
-    """A colour costs nothing, three opinions ε each; they are about edges."""
+    """A colour costs nothing, three propagated labels ε each; they are about edges."""
     run, wire = run_with_wire(small(DEVICES))
     assert {m.epsilon for m in wire.all_of("strict/colour")} == {0.0}
     assert {m.epsilon for m in wire.all_of("strict/opinion")} == {4.0}
@@ -244,8 +244,8 @@ def test_calibration_compares_every_device_twice_at_most() -> None:
 def test_features_reach_no_release_and_no_control() -> None:
     """One device with other features, the same randomness: nothing that neighbours see has changed.
 
-    Whoever is matched, colours and opinions follow from edges and randomness alone. Scores and sums
-    do depend on features: they change, so the test has teeth.
+    Whoever is matched, colours and propagated labels follow from edges and randomness alone. Scores
+    and sums do depend on features: they change, so the test has teeth.
     """
     for aggregate in ("ideal", "secure"):
         settings = {"aggregate": aggregate, "shards": 2, **CHEAP}
@@ -439,7 +439,7 @@ def test_features_that_are_no_numbers_are_refused() -> None:
         ({"tree_network": True}, "`tree_network` has no meaning"),
         ({"relay": 2}, "there is no setting 'relay'"),
         ({"balancer": "greedy"}, "needs no `balancer`"),
-        ({"opinions": 4}, "must be 0 to 3"),
+        ({"propagated_labels": 4}, "must be 0 to 3"),
         ({"answers": 1}, "must be above 2"),
         ({"epochs": 6}, "must be above 6 with these settings"),
     ],

@@ -37,15 +37,17 @@ def sums_of(made: LinkSchedule) -> list[tuple[str, int]]:
 # -- epochs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("opinions", "epochs"), [(0, 4), (0, 7), (1, 5), (2, 9), (3, 7), (3, 10)])
-def test_every_epoch_has_a_stage(opinions: int, epochs: int) -> None:
-    made = schedule(opinions=opinions, epochs=epochs)
-    products = epochs - 3 - opinions
+@pytest.mark.parametrize(
+    ("propagated_labels", "epochs"), [(0, 4), (0, 7), (1, 5), (2, 9), (3, 7), (3, 10)]
+)
+def test_every_epoch_has_a_stage(propagated_labels: int, epochs: int) -> None:
+    made = schedule(propagated_labels=propagated_labels, epochs=epochs)
+    products = epochs - 3 - propagated_labels
     assert sums_of(made) == [
         (COUNTS, 0),
         *((PRODUCTS, step) for step in range(products)),
         (WHITENING, 0),
-        *((COLOURS, step) for step in range(1 + opinions)),
+        *((COLOURS, step) for step in range(1 + propagated_labels)),
         (LEVELS, 0),
     ]
     assert [stage.name for stage in made.stages if stage.paired] == [PRODUCTS]
@@ -53,16 +55,20 @@ def test_every_epoch_has_a_stage(opinions: int, epochs: int) -> None:
         made.place(epochs)
 
 
-@pytest.mark.parametrize("opinions", range(4))
-def test_smallest_number_of_epochs(opinions: int) -> None:
-    assert schedule(opinions=opinions, epochs=4 + opinions).rest_epochs == 1
-    with pytest.raises(UsageError, match=f"must be above {3 + opinions} with these settings"):
-        schedule(opinions=opinions, epochs=3 + opinions)
+@pytest.mark.parametrize("propagated_labels", range(4))
+def test_smallest_number_of_epochs(propagated_labels: int) -> None:
+    assert (
+        schedule(propagated_labels=propagated_labels, epochs=4 + propagated_labels).rest_epochs == 1
+    )
+    with pytest.raises(
+        UsageError, match=f"must be above {3 + propagated_labels} with these settings"
+    ):
+        schedule(propagated_labels=propagated_labels, epochs=3 + propagated_labels)
 
 
 def test_default_epochs_have_four_sums_of_products() -> None:
-    for opinions in range(4):
-        assert schedule(opinions=opinions).rest_epochs == 4
+    for propagated_labels in range(4):
+        assert schedule(propagated_labels=propagated_labels).rest_epochs == 4
     assert Config.of(profile="strict", task="link").train.epochs == 10
 
 
@@ -70,7 +76,9 @@ def test_default_epochs_have_four_sums_of_products() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0, 100.0])
-@pytest.mark.parametrize("given", [{}, {"epochs": 7}, {"words": 3}, {"opinions": 0}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"epochs": 7}, {"words": 3}, {"propagated_labels": 0}], ids=str
+)
 def test_all_sums_together_cost_what_was_asked_for(epsilon: float, given: dict[str, Any]) -> None:
     made = schedule(update_epsilon=epsilon, **given)
     spent = made.account(made.mu("features"))
@@ -220,7 +228,7 @@ def test_reach_of_colours(sixty: Graph) -> None:
     from lumos.device.shard import cut
 
     (shard,) = cut(sixty, 1, seed=0)
-    sent = Surroundings(shard, schedule().opinion_mechanism).sent_weights()
+    sent = Surroundings(shard, schedule().propagated_label_mechanism).sent_weights()
     norm, features, *_ = schedule()[COLOURS].moves
     never_beyond(np.linalg.norm(sent, axis=1).tolist(), norm, 0.9)
     assert features == 0

@@ -107,7 +107,7 @@ def test_a_device_that_leaves_and_comes_back_meets_its_own_limit(
     path: Path, short: dict[str, int]
 ) -> None:
     whole = small(60)
-    limit = {**short, "book": path, "lifetime_opinion_epsilon": 16.0}
+    limit = {**short, "book": path, "lifetime_propagated_epsilon": 16.0}
     everybody, without = part_of(whole, np.arange(60)), part_of(whole, np.arange(1, 60))
     for seed in (0, 1):
         strict(everybody, seed=seed, **limit)
@@ -320,11 +320,11 @@ def same(array: np.ndarray) -> np.ndarray:
     return array
 
 
-OPINIONS, SUMS = "charged/opinions/spent", "charged/sums/spent"
+PROPAGATED, SUMS = "charged/opinions/spent", "charged/sums/spent"
 DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "negative": (changed("spent", minus), "'spent' has a number below 0"),
     "negative charge": (changed(SUMS, minus), "'spent' has a number below 0"),
-    "not a number": (changed(OPINIONS, not_a_number), "not finite"),
+    "not a number": (changed(PROPAGATED, not_a_number), "not finite"),
     "infinite": (changed("spent", lambda a: a + np.inf), "not finite"),
     "shortened": (changed("spent", lambda a: a[:-1]), "'spent' has another length"),
     "shortened charge": (changed(SUMS, lambda a: a[:, :-1]), "has another length"),

@@ -180,7 +180,7 @@ def test_the_evidence_of_a_class_is_that_of_its_digits() -> None:
     assert_allclose(counts.evidence(total.ravel(), form), centred(expected), atol=1e-9)
 
 
-def test_opinions_may_have_another_alphabet_than_labels() -> None:
+def test_propagated_labels_may_have_another_alphabet_than_labels() -> None:
     form = LabelForm(4, 1, 4)
     counts, by_device = received(9)
     total = randomness(5).uniform(LEAST, 30, (4, 9))

@@ -10,7 +10,7 @@ from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Batch, Inbox
 from lumos.graph import Graph
-from lumos.strict.messages import OPINION, send_over
+from lumos.strict.messages import PROPAGATED_LABEL, send_over
 
 EDGES = np.array([[0, 1], [0, 2], [1, 2], [3, 4]])
 
@@ -25,7 +25,7 @@ def started(slots: Any = None, width: int = 2) -> tuple[Any, Any]:
     hosted = shard()
     over = np.arange(len(hosted.owner)) if slots is None else np.asarray(slots, np.int64)
     bodies = np.stack([hosted.owner[over], over], axis=1).astype(np.uint8)[:, :width]
-    program = send_over(OPINION, hosted, over, bodies, 4.0, len)
+    program = send_over(PROPAGATED_LABEL, hosted, over, bodies, 4.0, len)
     return program, next(program)
 
 
@@ -54,7 +54,7 @@ def test_one_message_leaves_over_each_slot() -> None:
     slots = [0, 2, 5]
     _, outbox = started(slots)
     batch = outbox.batch
-    assert outbox.topic is OPINION
+    assert outbox.topic is PROPAGATED_LABEL
     assert_array_equal(batch.sender, hosted.owner[slots])
     assert_array_equal(batch.receiver, hosted.neighbours[slots])
     assert_array_equal(batch.body[:, 1], slots)

@@ -22,11 +22,11 @@ from lumos.training.split import Role, split_vertices
 pytestmark = pytest.mark.usefixtures("short")
 
 DEVICES = 60
-SYMBOL, OPINION = "strict/symbol", "strict/opinion"
+SYMBOL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "without opinions": {"opinions": 0, "epochs": 7},
-    "three opinions": {"opinions": 3},
+    "without propagated labels": {"propagated_labels": 0, "epochs": 7},
+    "three propagated labels": {"propagated_labels": 3},
     "exact": {"protect": "none", "label_epsilon": float("inf")},
     "trees": {"tree_network": True, "epochs": 13},
     "digits": {"mechanism": "digits", "classes": 14},
@@ -87,7 +87,7 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
     logits = own
     if int(weights["choice"]) == 1:
         symbols = kept["released"][others]
-        kinds = [symbols[symbols >= 0], *kept["opinions"][others, :, 0].T]
+        kinds = [symbols[symbols >= 0], *kept["propagated_labels"][others, :, 0].T]
         trust = weights["trust"]
         logits = trust[0] * (own - own.mean()) + trust[1 + len(kinds) :]
         for kind, values in enumerate(kinds):
@@ -101,7 +101,9 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
 
 
 @pytest.mark.parametrize("choice", [0, 1])
-@pytest.mark.parametrize("name", ["default", "without opinions", "three opinions", "words"])
+@pytest.mark.parametrize(
+    "name", ["default", "without propagated labels", "three propagated labels", "words"]
+)
 def test_a_new_device_predicts_what_the_formula_says(name: str, choice: int) -> None:
     run, graph = run_of(name, choice)
     rng = np.random.default_rng(3)
@@ -117,22 +119,22 @@ def test_a_new_device_predicts_what_the_formula_says(name: str, choice: int) -> 
     assert not np.allclose(found[0], found[1])
 
 
-@pytest.mark.parametrize("name", ["default", "without opinions", "digits"])
+@pytest.mark.parametrize("name", ["default", "without propagated labels", "digits"])
 def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) -> None:
     run, graph = run_of(name)
-    opinions = SETTINGS[name].get("opinions", 2)
+    propagated_labels = SETTINGS[name].get("propagated_labels", 2)
     trains = split_vertices(present(graph.labels), PublicRandomness(0)) == Role.TRAIN
     new = [copy_of(graph, device) for device in range(5)]
     new.append(NewDevice(id="alone", features=row_of(graph, 9), neighbours=()))
     with listening() as wire:
         _, ledger = predict_new_devices(run, new, graph=graph)
-    assert wire.topics() == {SYMBOL} | ({OPINION} if opinions else set())
+    assert wire.topics() == {SYMBOL} | ({PROPAGATED_LABEL} if propagated_labels else set())
     assert_array_equal(ledger.messages_sent[DEVICES:], 0)
     assert_array_equal(ledger.bytes_sent[DEVICES:], 0)
     assert_array_equal(ledger.device_epsilon[DEVICES:], 0)
     assert ledger.messages_received[DEVICES + 5] == 0
-    released, sent = run.model.kept["released"], run.model.kept["opinions"]
-    assert sent.shape[:2] == (DEVICES, opinions)
+    released, sent = run.model.kept["released"], run.model.kept["propagated_labels"]
+    assert sent.shape[:2] == (DEVICES, propagated_labels)
     expected = {
         (int(sender), DEVICES + place)
         for place in range(5)
@@ -141,19 +143,19 @@ def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) ->
     (symbols,) = wire.of(SYMBOL)
     assert {(m.sender, m.receiver) for m in symbols} == {p for p in expected if trains[p[0]]}
     assert all(m.body == bytes([released[m.sender]]) for m in symbols)
-    for number, messages in enumerate(wire.of(OPINION)):
+    for number, messages in enumerate(wire.of(PROPAGATED_LABEL)):
         assert {(m.sender, m.receiver) for m in messages} == expected
         assert all(m.body == sent[m.sender, number].tobytes() for m in messages)
 
 
 def test_asking_again_tells_nothing_new() -> None:
-    """Other new devices with other neighbours get the same symbol and the same opinions."""
+    """Other new devices with other neighbours get the same symbol and the same propagated labels."""
     run, graph = run_of("default")
     bodies: dict[tuple[str, int, int], set[bytes]] = {}
     for devices in ([0, 1, 2], [5], [7, 8]):
         with listening() as wire:
             predict_new_devices(run, [copy_of(graph, device) for device in devices], graph=graph)
-        for topic in (SYMBOL, OPINION):
+        for topic in (SYMBOL, PROPAGATED_LABEL):
             for number, messages in enumerate(wire.of(topic)):
                 for message in messages:
                     key = topic, number, message.sender
@@ -184,7 +186,7 @@ def test_forty_predictions_of_one_new_device_tell_what_one_tells(randomness: str
         with listening() as wire:
             found.append(predict_new_devices(run, new, graph=graph)[0])
         assert all(m.sender < DEVICES for topic in wire.topics() for m in wire.all_of(topic))
-        for topic in (SYMBOL, OPINION):
+        for topic in (SYMBOL, PROPAGATED_LABEL):
             for number, messages in enumerate(wire.of(topic)):
                 for message in messages:
                     bodies.setdefault((topic, number, message.sender), set()).add(message.body)

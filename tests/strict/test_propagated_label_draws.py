@@ -1,4 +1,5 @@
-"""How one opinion is drawn: the best class, ties at random; who received nothing sends too."""
+"""How one propagated label is drawn: the best class, ties at random; who received nothing sends
+too."""
 
 import math
 
@@ -9,13 +10,13 @@ from numpy.testing import assert_array_equal
 from lumos.device import Shard, cut
 from lumos.graph import Graph, demo_graph
 from lumos.ldp.mechanisms import COIN, make_mechanism
-from lumos.strict.messages import PURPOSE, most_likely, opinions
+from lumos.strict.messages import PURPOSE, most_likely, propagated_labels
 
 CLASSES = 4
 
 
 def shard_of(devices: int = 4000, seed: int = 0) -> Shard:
-    """One shard of devices without edges: an opinion needs randomness only."""
+    """One shard of devices without edges: an propagated label needs randomness only."""
     return cut(Graph.from_edges(np.empty((0, 2), np.int64), devices=devices), 1, seed=seed)[0]
 
 
@@ -45,11 +46,11 @@ def test_chances_near_the_ends_stay_within_the_classes() -> None:
 
 
 @pytest.mark.parametrize("name", ["krr", "digits"])
-def test_an_opinion_is_a_release_of_the_best_class(name: str) -> None:
+def test_an_propagated_label_is_a_release_of_the_best_class(name: str) -> None:
     shard, classes = shard_of(500), 20
     mechanism = make_mechanism(classes, 2.0, name)
     evidence = np.random.default_rng(1).normal(size=(500, classes))
-    sent = opinions(shard, evidence, mechanism, 2)
+    sent = propagated_labels(shard, evidence, mechanism, 2)
     randomness = shard.randomness.words(np.arange(500), PURPOSE, 2, mechanism.randomness)
     assert_array_equal(sent, mechanism.release(evidence.argmax(axis=1), randomness))
     assert sent.shape == (500, mechanism.width)
@@ -57,7 +58,7 @@ def test_an_opinion_is_a_release_of_the_best_class(name: str) -> None:
 
 def test_a_device_that_received_nothing_sends_any_class() -> None:
     shard, mechanism = shard_of(), make_mechanism(CLASSES, 4.0, "krr")
-    sent = opinions(shard, np.zeros((len(shard), CLASSES)), mechanism, 1)
+    sent = propagated_labels(shard, np.zeros((len(shard), CLASSES)), mechanism, 1)
     assert len(sent) == len(shard)
     shares = frequencies(sent[:, 0].astype(np.int64))
     assert np.abs(shares - 1 / CLASSES).max() < error(1 / CLASSES, len(shard))
@@ -66,21 +67,21 @@ def test_a_device_that_received_nothing_sends_any_class() -> None:
 def test_the_truth_is_told_as_often_as_the_mechanism_says() -> None:
     shard, mechanism = shard_of(), make_mechanism(CLASSES, 2.0, "krr")
     evidence = np.tile([0.0, 1.0, 0.5, 0.0], (len(shard), 1))
-    shares = frequencies(opinions(shard, evidence, mechanism, 1)[:, 0].astype(np.int64))
+    shares = frequencies(propagated_labels(shard, evidence, mechanism, 1)[:, 0].astype(np.int64))
     expected = np.full(CLASSES, mechanism.other / COIN)
     expected[1] = mechanism.truth / COIN
     for share, wanted in zip(shares, expected, strict=True):
         assert abs(share - wanted) < error(wanted, len(shard))
 
 
-def test_each_opinion_and_its_ties_have_randomness_of_their_own() -> None:
+def test_each_propagated_label_and_its_ties_have_randomness_of_their_own() -> None:
     shard, mechanism = shard_of(), make_mechanism(CLASSES, 1e-3, "krr")
     nothing = np.zeros((len(shard), CLASSES))
-    drawn = [opinions(shard, nothing, mechanism, number)[:, 0] for number in (1, 2, 3)]
+    drawn = [propagated_labels(shard, nothing, mechanism, number)[:, 0] for number in (1, 2, 3)]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         same = float((drawn[one] == drawn[other]).mean())
         assert abs(same - 1 / CLASSES) < error(1 / CLASSES, len(shard))
-    again = opinions(shard, nothing, mechanism, 1)[:, 0]
+    again = propagated_labels(shard, nothing, mechanism, 1)[:, 0]
     assert_array_equal(again, drawn[0])  # a resumed run repeats them
     chance = shard.randomness.uniform(np.arange(len(shard)), f"{PURPOSE}/tie", 1)[:, 0]
     words = shard.randomness.words(np.arange(len(shard)), PURPOSE, 1, 1)[:, 0] / COIN
@@ -91,9 +92,10 @@ def test_any_division_into_shards_sends_the_same() -> None:
     graph = demo_graph(60, features=False)
     mechanism = make_mechanism(CLASSES, 2.0, "krr")
     evidence = np.random.default_rng(2).integers(0, 2, (60, CLASSES)).astype(np.float64)
-    whole = opinions(cut(graph, 1, seed=3)[0], evidence, mechanism, 1)
+    whole = propagated_labels(cut(graph, 1, seed=3)[0], evidence, mechanism, 1)
     for shards in (2, 7, 60):
         for shard in cut(graph, shards, seed=3):
             assert_array_equal(
-                opinions(shard, evidence[shard.devices], mechanism, 1), whole[shard.devices]
+                propagated_labels(shard, evidence[shard.devices], mechanism, 1),
+                whole[shard.devices],
             )

@@ -1,9 +1,10 @@
-"""What opinions guarantee about edges, by exact likelihood ratios on small graphs; and their echo.
+"""What propagated labels guarantee about edges, by exact likelihood ratios on small graphs; and
+their echo.
 
-All symbols and opinions of a small federation are enumerated, with their probabilities by the real
-evidence, the real choice of a class and the real mechanism. Public matrices are fixed: the noise of
-the sums that learn them is accounted for elsewhere. Everything is taken as seen by one observer,
-which is more than any set of neighbours sees.
+All symbols and propagated labels of a small federation are enumerated, with their probabilities by
+the real evidence, the real choice of a class and the real mechanism. Public matrices are fixed: the
+noise of the sums that learn them is accounted for elsewhere. Everything is taken as seen by one
+observer, which is more than any set of neighbours sees.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import COIN, make_mechanism
 from lumos.storage import read_arrays
 from lumos.strict.classify.evidence import MessageCounts
-from lumos.strict.messages import most_likely, opinions
+from lumos.strict.messages import most_likely, propagated_labels
 from lumos.training.split import Role, split_vertices
 
 EPSILON = 2.0
@@ -41,12 +42,13 @@ class Town(NamedTuple):
     devices: int
     classes: int
     matrices: np.ndarray
-    """[kinds, k · k] of symbols, then of each opinion but the last, which nobody uses here."""
+    """[kinds, k · k] of symbols, then of each propagated label but the last, which nobody uses
+    here."""
     training: tuple[int, ...]
     """Who sends a symbol."""
 
     @property
-    def opinions(self) -> int:
+    def propagated_labels(self) -> int:
         return len(self.matrices)
 
     def evidence(self, words: np.ndarray, arcs: np.ndarray, kind: int) -> np.ndarray:
@@ -65,7 +67,8 @@ class Town(NamedTuple):
         return np.array(list(product(range(self.classes), repeat=senders))).reshape(-1, senders)
 
     def log_probability(self, edges: Edges) -> np.ndarray:
-        """[symbols, opinions 1, opinions 2, …] of every outcome, given all symbols.
+        """[symbols, propagated labels 1, propagated labels 2, …] of every outcome, given all
+        symbols.
 
         Symbols do not depend on edges, so their own probabilities are left out.
         """
@@ -78,11 +81,11 @@ class Town(NamedTuple):
         evidence = self.evidence(symbols, from_training, 0)
         every = self.everything(self.devices)
         logarithm = np.zeros(len(symbols))
-        for number in range(1, self.opinions + 1):
-            found = np.log(opinion_chances(evidence))  # [outcomes, devices, k]
+        for number in range(1, self.propagated_labels + 1):
+            found = np.log(propagated_label_chances(evidence))  # [outcomes, devices, k]
             step = sum(found[:, device][:, every[:, device]] for device in range(self.devices))
             logarithm = (logarithm[:, None] + step).ravel()
-            if number < self.opinions:
+            if number < self.propagated_labels:
                 before = len(evidence)
                 evidence = np.repeat(evidence, len(every), axis=0)
                 evidence = evidence + self.evidence(np.tile(every, (before, 1)), arcs, number)
@@ -97,8 +100,9 @@ class Town(NamedTuple):
                 yield edges, edges - {edge}
 
 
-def opinion_chances(evidence: np.ndarray) -> np.ndarray:
-    """[…, k] probability of each opinion: the real choice of a class, then the real mechanism."""
+def propagated_label_chances(evidence: np.ndarray) -> np.ndarray:
+    """[…, k] probability of each propagated label: the real choice of a class, then the real
+    mechanism."""
     classes = evidence.shape[-1]
     rows = evidence.reshape(-1, classes)
     chosen = np.mean(
@@ -129,35 +133,39 @@ def lopsided(classes: int, kinds: int) -> np.ndarray:
 
 
 TOWNS = {
-    "three devices, three classes, two opinions": Town(3, 3, lopsided(3, 2), (0, 1, 2)),
-    "four devices, two opinions": Town(4, 2, lopsided(2, 2), (0, 1, 2, 3)),
-    "four devices, two of them train, two opinions": Town(4, 2, lopsided(2, 2), (0, 1)),
-    "five devices, one opinion": Town(5, 2, lopsided(2, 1), (0, 1, 2)),
-    "three devices, three opinions": Town(3, 2, lopsided(2, 3), (0, 1, 2)),
+    "three devices, three classes, two propagated labels": Town(3, 3, lopsided(3, 2), (0, 1, 2)),
+    "four devices, two propagated labels": Town(4, 2, lopsided(2, 2), (0, 1, 2, 3)),
+    "four devices, two of them train, two propagated labels": Town(4, 2, lopsided(2, 2), (0, 1)),
+    "five devices, one propagated label": Town(5, 2, lopsided(2, 1), (0, 1, 2)),
+    "three devices, three propagated labels": Town(3, 2, lopsided(2, 3), (0, 1, 2)),
 }
 
 
 @pytest.mark.parametrize("name", TOWNS)
 def test_one_edge_has_the_guaranteed_ratio(name: str) -> None:
     town = TOWNS[name]
-    assert largest_ratio(town) <= 2 * town.opinions * EPSILON + 1e-9
+    assert largest_ratio(town) <= 2 * town.propagated_labels * EPSILON + 1e-9
 
 
 def test_the_guarantee_about_an_edge_is_reached() -> None:
-    """Both ends change their mind, in both opinions: nothing less than 2 · opinions · ε holds."""
-    for town in (TOWNS["four devices, two opinions"], Town(4, 2, lopsided(2, 1), (0, 1, 2, 3))):
-        assert largest_ratio(town) > 0.99 * 2 * town.opinions * EPSILON
+    """Both ends change their mind, in both propagated labels: nothing less than 2 · propagated
+    labels · ε holds."""
+    for town in (
+        TOWNS["four devices, two propagated labels"],
+        Town(4, 2, lopsided(2, 1), (0, 1, 2, 3)),
+    ):
+        assert largest_ratio(town) > 0.99 * 2 * town.propagated_labels * EPSILON
 
 
 def test_probabilities_add_up() -> None:
-    """The enumeration is complete: given all symbols, opinions have probability 1 in all."""
-    town = TOWNS["four devices, two of them train, two opinions"]
+    """The enumeration is complete: given all symbols, propagated labels have probability 1 in all."""
+    town = TOWNS["four devices, two of them train, two propagated labels"]
     chances = np.exp(town.log_probability(frozenset({(0, 1), (1, 2), (1, 3)})))
     assert np.allclose(chances.reshape(4, -1).sum(axis=1), 1)
 
 
 def receiver_ratio(leaves: int) -> float:
-    """The broken twin: an opinion for each receiver, without what that one sent, ε each.
+    """The broken twin: an propagated label for each receiver, without what that one sent, ε each.
 
     Device 0 has one neighbour that sent a symbol, the other end of the edge, and so many that sent
     none. The largest |log ratio| of what these receive, with the edge and without it.
@@ -168,21 +176,25 @@ def receiver_ratio(leaves: int) -> float:
     ratio = 0.0
     for receiver in range(2, leaves + 2):
         one, two = (
-            np.log(opinion_chances(town.evidence(symbols, arcs[arcs[:, 0] != receiver], 0))[0, 0])
+            np.log(
+                propagated_label_chances(town.evidence(symbols, arcs[arcs[:, 0] != receiver], 0))[
+                    0, 0
+                ]
+            )
             for arcs in (edge, nothing)
         )
         ratio += float(np.abs(one - two).max())
     return ratio
 
 
-def test_an_opinion_for_one_receiver_breaks_the_guarantee() -> None:
+def test_an_propagated_label_for_one_receiver_breaks_the_guarantee() -> None:
     """Every receiver has one more message about the same edge: no bound but the degree."""
     assert receiver_ratio(1) <= EPSILON
     assert receiver_ratio(4) > 2 * EPSILON  # all that both ends together may tell
     assert receiver_ratio(40) > 20 * EPSILON
 
 
-def test_real_opinions_have_the_enumerated_probabilities() -> None:
+def test_real_propagated_labels_have_the_enumerated_probabilities() -> None:
     """The real function with real randomness; ties, clear cases and silence."""
     cases = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, -2.0], [3.0, -1.0, -2.0]])
     devices = 30_000
@@ -191,17 +203,17 @@ def test_real_opinions_have_the_enumerated_probabilities() -> None:
     mechanism = make_mechanism(3, EPSILON, "krr")
     evidence = np.tile(cases, (devices // len(cases), 1))
     for number in (1, 2):
-        sent = opinions(shard, evidence, mechanism, number)[:, 0]
-        for place, expected in enumerate(opinion_chances(cases)):
+        sent = propagated_labels(shard, evidence, mechanism, number)[:, 0]
+        for place, expected in enumerate(propagated_label_chances(cases)):
             shares = np.bincount(sent[place :: len(cases)], minlength=3) * len(cases) / devices
             error = np.sqrt(expected * (1 - expected) * len(cases) / devices)
             assert (np.abs(shares - expected) < 4 * error).all()
-    first, second = (opinions(shard, evidence, mechanism, number) for number in (1, 2))
+    first, second = (propagated_labels(shard, evidence, mechanism, number) for number in (1, 2))
     same = (first == second)[::3].mean()  # independent randomness: equal by chance alone
     assert abs(same - 1 / 3) < 4 * np.sqrt(2 / 9 * 3 / devices)
 
 
-def test_opinions_are_made_of_received_messages_only() -> None:
+def test_propagated_labels_are_made_of_received_messages_only() -> None:
     """Given what was sent, other features and randomized labels at home move no evidence."""
     graph = little_graph(1)
     run = whole_run(graph, 1)
@@ -223,19 +235,19 @@ def test_one_edge_moves_the_evidence_of_its_two_ends_only() -> None:
         for number, evidence in enumerate(run.evidence):
             moved = np.flatnonzero((evidence != again.evidence[number]).any(axis=1))
             assert set(moved) <= set(edges[gone])
-        assert len(moved) == 2  # the last opinion is made of symbols and of the first one
+        assert len(moved) == 2  # the last propagated label is made of symbols and of the first one
 
 
-def test_lifetime_limit_is_that_of_all_opinions(sixty: Graph, tmp_path: Path) -> None:
-    """However many opinions each run has; a run that is refused opens no sum."""
+def test_lifetime_limit_is_that_of_all_propagated_labels(sixty: Graph, tmp_path: Path) -> None:
+    """However many propagated labels each run has; a run that is refused opens no sum."""
 
-    def run(opinions: int) -> None:
-        settings = {"book": tmp_path / "book.npz", "lifetime_opinion_epsilon": 20.0}
-        strict(sixty, opinions=opinions, **settings)
+    def run(propagated_labels: int) -> None:
+        settings = {"book": tmp_path / "book.npz", "lifetime_propagated_epsilon": 20.0}
+        strict(sixty, propagated_labels=propagated_labels, **settings)
 
     run(3)  # 12
     run(1)  # 16
-    with sums() as opened, pytest.raises(BudgetExceeded, match="lifetime_opinion_epsilon"):
+    with sums() as opened, pytest.raises(BudgetExceeded, match="lifetime_propagated_epsilon"):
         run(2)
     assert not opened
     run(0)
@@ -268,7 +280,7 @@ class Ended(NamedTuple):
     """The same with neighbours."""
 
     def dependence(self, role: Role) -> float:
-        """How far rows of opinion 1's matrix differ, over the devices of a role."""
+        """How far rows of propagated label 1's matrix differ, over the devices of a role."""
         rows = np.flatnonzero(self.roles == role)
         vectors = self.trainer.counts[1].matrix_vectors(self.trainer.labels, rows)
         matrix = vectors.sum(axis=0).reshape(4, 4)
@@ -293,7 +305,7 @@ def ended(seed: int, *, echo: bool = False) -> Ended:
     return Ended(trainer, roles, *right)
 
 
-def test_matrix_of_opinions_is_flat_where_edges_say_nothing() -> None:
+def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
     """Over validation devices; over training devices, whose symbols come back, it is not."""
     for seed in range(2):
         run = ended(seed)

@@ -61,8 +61,8 @@ OTHERS: list[dict[str, Any]] = [
     {"touched": "label"},
     {"touched": "edge"},
     {"label_epsilon": 0.7},
-    {"opinions": 1},
-    {"opinion_epsilon": 3.9},
+    {"propagated_labels": 1},
+    {"propagated_epsilon": 3.9},
     {"signs": "signed"},
     {"clip": 0.31},
     {"mechanism": "krr"},
@@ -154,7 +154,7 @@ def test_what_does_not_change_a_run_does_not_change_its_randomness(
     [
         ({}, "c3ffd0fa9b7f1d922acc9af19e0d4052"),
         (
-            {"epsilon": 1.0, "label_epsilon": 2.0, "opinions": 3},
+            {"epsilon": 1.0, "label_epsilon": 2.0, "propagated_labels": 3},
             "e648c3edfe2319f571b7e872f89d458a",
         ),
         ({"tree_network": True, "signs": "signed"}, "49317de21f4b289d252dbbfc5486011d"),

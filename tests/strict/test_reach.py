@@ -28,7 +28,7 @@ from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     LOSS_NORM,
-    OPINIONS,
+    PROPAGATED,
     SCALE,
     SCALES,
     SYMBOLS,
@@ -179,7 +179,7 @@ def counted(messages: list[tuple[int, ...]], alphabet: int) -> MessageCounts:
     return MessageCounts(support, np.zeros(len(messages), np.int64), 1)
 
 
-@pytest.mark.parametrize("stage", [SYMBOLS, OPINIONS])
+@pytest.mark.parametrize("stage", [SYMBOLS, PROPAGATED])
 @pytest.mark.parametrize("several", [False, True])
 def test_one_message_moves_a_matrix_by_a_quarter(stage: str, several: bool) -> None:
     """By brute force: all neighbourhoods of up to four messages, and any one more."""

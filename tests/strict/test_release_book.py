@@ -54,7 +54,7 @@ def newly(run: Run, role: str) -> set[str]:
     return set(row[role].split(", ")) - {"1e-05)"}
 
 
-def opinions_spent(book: dict[str, Any]) -> np.ndarray:
+def propagated_labels_spent(book: dict[str, Any]) -> np.ndarray:
     return read_arrays(book["book"])["charged/opinions/spent"][0]
 
 
@@ -64,13 +64,13 @@ def opinions_spent(book: dict[str, Any]) -> np.ndarray:
         {"randomness": "system"},
         {"clip": 0.4},
         {"update_epsilon": 4.0},
-        {"shards": 3, "opinions": 1},
+        {"shards": 3, "propagated_labels": 1},
         {"label_epsilon": float("inf")},
         {"tree_network": True, "epochs": 12},
     ],
     ids=str,
 )
-def test_a_label_is_released_again_for_nothing_and_opinions_are_new(
+def test_a_label_is_released_again_for_nothing_and_propagated_labels_are_new(
     settings: dict[str, Any], sixty: Graph, book: dict[str, Any]
 ) -> None:
     first, wire = run_with_wire(sixty, **book)
@@ -86,9 +86,9 @@ def test_a_label_is_released_again_for_nothing_and_opinions_are_new(
         if name == "spent" or name.startswith("labels/"):
             assert_array_equal(after[name], before[name], err_msg=name)
     talks = np.diff(sixty.offsets) > 0
-    more = 4.0 * settings.get("opinions", 2)
+    more = 4.0 * settings.get("propagated_labels", 2)
     assert_array_equal(before["charged/opinions/spent"][0], np.where(talks, 8.0, 0.0))
-    assert_array_equal(opinions_spent(book), np.where(talks, 8.0 + more, 0.0))
+    assert_array_equal(propagated_labels_spent(book), np.where(talks, 8.0 + more, 0.0))
     assert again.ledger.edge_epsilon == more
 
 
@@ -184,7 +184,7 @@ def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str,
     with pytest.raises(BudgetExceeded):
         strict(sixty, epsilon=2.0, label_epsilon=4.5, **book)
     assert wire.topics() == set()  # nothing was sent
-    assert book["book"].read_bytes() == before  # nor written, not even for opinions
+    assert book["book"].read_bytes() == before  # nor written, not even for propagated labels
     larger, _ = run_with_wire(sixty, epsilon=4.0, **book)
     assert "label ε = 2" in newly(larger, "training devices")
     assert larger.ledger.epsilon_collusion == 4.0
@@ -192,36 +192,42 @@ def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str,
         strict(sixty, epsilon=1.0, mechanism="digits", **book)
 
 
-def test_opinions_are_charged_in_every_run_up_to_their_limit(
+def test_propagated_labels_are_charged_in_every_run_up_to_their_limit(
     sixty: Graph, book: dict[str, Any]
 ) -> None:
-    limit = {**book, "epochs": 9, "lifetime_opinion_epsilon": 20.0}
+    limit = {**book, "epochs": 9, "lifetime_propagated_epsilon": 20.0}
     for seed in (0, 1):  # 8 each
         run_with_wire(sixty, seed=seed, **limit)
     before = book["book"].read_bytes()
-    for more in ({"opinions": 2}, {"opinions": 3}, {"opinions": 1, "opinion_epsilon": 5.0}):
+    for more in (
+        {"propagated_labels": 2},
+        {"propagated_labels": 3},
+        {"propagated_labels": 1, "propagated_epsilon": 5.0},
+    ):
         with listening() as wire, pytest.raises(BudgetExceeded) as refused:
             strict(sixty, seed=2, **limit, **more)
         assert "would exceed their lifetime limit ε = 20" in str(refused.value)
-        assert "raise `lifetime_opinion_epsilon`" in str(refused.value)
+        assert "raise `lifetime_propagated_epsilon`" in str(refused.value)
         assert "\n" not in str(refused.value)
         assert wire.topics() == set()
         assert book["book"].read_bytes() == before  # labels of new devices were not drawn either
-    run_with_wire(sixty, seed=2, opinions=1, **limit)  # 4 are left
-    assert opinions_spent(book).max() == 20.0
-    run_with_wire(sixty, seed=3, opinions=0, **limit)
+    run_with_wire(sixty, seed=2, propagated_labels=1, **limit)  # 4 are left
+    assert propagated_labels_spent(book).max() == 20.0
+    run_with_wire(sixty, seed=3, propagated_labels=0, **limit)
     run_with_wire(sixty, seed=1, **limit)  # an earlier run that is repeated was charged
-    assert opinions_spent(book).max() == 20.0
+    assert propagated_labels_spent(book).max() == 20.0
 
 
-def test_opinions_have_no_limit_without_a_book(sixty: Graph, short: dict[str, int]) -> None:
-    strict(sixty, opinion_epsilon=50.0, **short)
+def test_propagated_labels_have_no_limit_without_a_book(
+    sixty: Graph, short: dict[str, int]
+) -> None:
+    strict(sixty, propagated_epsilon=50.0, **short)
 
 
 def test_the_control_is_not_entered(sixty: Graph, book: dict[str, Any]) -> None:
     _, wire = run_with_wire(sixty, control=True, **book)
     control, main = ({m.sender: m.body for m in messages} for messages in wire.of(SYMBOL))
-    assert opinions_spent(book).max() == 8.0  # those of the run
+    assert propagated_labels_spent(book).max() == 8.0  # those of the run
     _, again = run_with_wire(sixty, update_epsilon=7.0, **book)
     assert symbols(again) == main != control
 
@@ -243,7 +249,7 @@ def pulled_when_drawn(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Opinions are charged, and not one is out."""
+    """Propagated labels are charged, and not one is out."""
     charge = ReleaseBook.charge
 
     def pulled(self: ReleaseBook, *args: Any, **kwargs: Any) -> Any:
@@ -255,7 +261,7 @@ def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Symbols and an opinion are out, and the next checkpoint is not written."""
+    """Symbols and an propagated label are out, and the next checkpoint is not written."""
 
     def interrupt(event: EpochEvent) -> None:
         if event.epoch == 7:
@@ -294,7 +300,7 @@ def test_a_run_that_was_interrupted_after_it_paid_reports_what_it_paid(
     assert resumed.guarantees == apart.guarantees
     once = np.where(drawing(sixty), 3.0, 0.0)
     assert_array_equal(read_arrays(book["book"])["spent"], once)
-    assert opinions_spent(book).max() == 8.0
+    assert propagated_labels_spent(book).max() == 8.0
 
 
 # The book itself.
@@ -303,12 +309,14 @@ ALL = np.arange(5)
 FIVE = tuple("abcde")
 
 
-def opinions(epsilon: float, limit: float = 20.0, name: str = "opinions") -> Charge:
+def propagated_labels(
+    epsilon: float, limit: float = 20.0, name: str = "propagated_labels"
+) -> Charge:
     words, advice = f"{name} of ε = {epsilon:g} would exceed ε = {limit:g}", "raise `lifetime`"
     return Charge(name=name, amounts=(epsilon,), limits=(limit,), words=words, advice=advice)
 
 
-def charged(path: Path, name: str = "opinions") -> list[float]:
+def charged(path: Path, name: str = "propagated_labels") -> list[float]:
     """By id, in their order."""
     arrays = read_arrays(path)
     order = np.argsort(arrays["ids"])
@@ -337,7 +345,7 @@ def test_books_that_are_used_at_once_take_turns(
     def charge(number: int) -> bool:
         start.wait()
         try:
-            books[number].charge(opinions(1.5, 4.0), ALL)
+            books[number].charge(propagated_labels(1.5, 4.0), ALL)
         except BudgetExceeded:
             return False
         return True
@@ -351,7 +359,7 @@ def test_books_that_are_used_at_once_take_turns(
 def test_only_the_owner_can_read_a_book(path: Path) -> None:
     book = ReleaseBook(path, FIVE, 4.0, "/one")
     path.with_name(path.name + ".new").write_text("left by an interruption, readable by all")
-    book.charge(opinions(1.0), ALL)
+    book.charge(propagated_labels(1.0), ALL)
     for file in (path, path.with_name(path.name + ".lock")):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not path.with_name(path.name + ".new").exists()
@@ -556,33 +564,33 @@ def test_levels_that_cannot_be_drawn_are_refused(epsilons: tuple[float, ...], pa
 
 def test_what_is_new_in_every_run_is_charged_once_in_each(path: Path) -> None:
     one, other = (ReleaseBook(path, FIVE, 1.0, run) for run in ("/one", "/other"))
-    one.charge(opinions(8.0), ALL[:3])
+    one.charge(propagated_labels(8.0), ALL[:3])
     before = path.read_bytes()
-    one.charge(opinions(8.0), ALL[:3])
+    one.charge(propagated_labels(8.0), ALL[:3])
     assert path.read_bytes() == before
-    other.charge(opinions(8.0), ALL)
+    other.charge(propagated_labels(8.0), ALL)
     assert charged(path) == [16, 16, 16, 8, 8]
     # Shards of a run charge one after another; an earlier run that is repeated was charged.
-    one.charge(opinions(8.0), ALL)
+    one.charge(propagated_labels(8.0), ALL)
     assert charged(path) == [16.0] * 5
-    one.charge(opinions(1.0, 1.0, "other messages"), ALL)
+    one.charge(propagated_labels(1.0, 1.0, "other messages"), ALL)
     assert charged(path, "other messages") == [1.0] * 5
     assert_array_equal(read_arrays(path)["spent"], np.zeros(5))  # releases are another account
 
 
 def test_a_charge_above_its_limit_is_refused(path: Path) -> None:
-    ReleaseBook(path, FIVE, 1.0, "/one").charge(opinions(8.0, 10.0), ALL[:2])
+    ReleaseBook(path, FIVE, 1.0, "/one").charge(propagated_labels(8.0, 10.0), ALL[:2])
     before = path.read_bytes()
     book = ReleaseBook(path, FIVE, 1.0, "/two")
     for refuse in (book.charge, book.check_charge):
         with pytest.raises(
             BudgetExceeded,
-            match=r"opinions of ε = 8 would .* ε = 10 \(2 of 5 devices.*raise `lifetime`",
+            match=r"propagated labels of ε = 8 would .* ε = 10 \(2 of 5 devices.*raise `lifetime`",
         ):
-            refuse(opinions(8.0, 10.0), ALL)
-    book.check_charge(opinions(8.0, 16.0), ALL)
+            refuse(propagated_labels(8.0, 10.0), ALL)
+    book.check_charge(propagated_labels(8.0, 16.0), ALL)
     assert path.read_bytes() == before
-    book.charge(opinions(8.0, 16.0), ALL)
+    book.charge(propagated_labels(8.0, 16.0), ALL)
 
 
 def test_one_of_several_amounts_above_its_limit_is_enough(path: Path) -> None:

@@ -38,7 +38,7 @@ from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
 
-SYMBOL, OPINION = "strict/symbol", "strict/opinion"
+SYMBOL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
 DIGITS = {"mechanism": "digits"}
 TREES = {"tree_network": True, "epochs": 12}
 
@@ -78,7 +78,7 @@ def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> N
     doors = {TOPICS[name].door for name in passed} | {
         Door(line.door) for line in result.ledger.topics.values()
     }
-    assert {SYMBOL, OPINION} <= passed
+    assert {SYMBOL, PROPAGATED_LABEL} <= passed
     assert doors <= {Door.RELEASE, Door.AGGREGATE, Door.CONTROL}
     assert all(TOPICS[name].learns for name in passed | set(result.ledger.topics))
 
@@ -87,11 +87,11 @@ def test_masked_runs_pass_no_other_door() -> None:
     graph = small()
     result, wire = run_with_wire(graph, aggregate="secure", shards=2)
     assert "aggregate/clear-sum/ideal" not in wire.topics()
-    # Beside masks, nothing but symbols and opinions ever leaves.
+    # Beside masks, nothing but symbols and propagated labels ever leaves.
     others = {name for name in wire.topics() if not name.startswith("aggregate/")}
-    assert others == {SYMBOL, OPINION}
-    assert len(wire.all_of(OPINION)) == 2 * 2 * graph.edges
-    assert result.ledger.topics[OPINION].messages == 2 * 2 * graph.edges
+    assert others == {SYMBOL, PROPAGATED_LABEL}
+    assert len(wire.all_of(PROPAGATED_LABEL)) == 2 * 2 * graph.edges
+    assert result.ledger.topics[PROPAGATED_LABEL].messages == 2 * 2 * graph.edges
 
 
 @pytest.mark.parametrize("where", ["setup", "release", "finish"])
@@ -118,9 +118,9 @@ def test_a_program_that_uses_the_open_door_is_stopped(
 
 @pytest.mark.parametrize(
     ("graph", "settings"),
-    [("demo:60", {}), (small(60, 14), DIGITS), (small(60, unknown=0.3), {"opinions": 3})],
+    [("demo:60", {}), (small(60, 14), DIGITS), (small(60, unknown=0.3), {"propagated_labels": 3})],
 )
-def test_training_devices_send_one_symbol_and_everybody_with_neighbours_opinions(
+def test_training_devices_send_one_symbol_and_everybody_with_neighbours_propagated_labels(
     graph: Any, settings: dict[str, Any]
 ) -> None:
     result, wire = run_with_wire(graph, **settings)
@@ -130,29 +130,31 @@ def test_training_devices_send_one_symbol_and_everybody_with_neighbours_opinions
     pairs = pairs_of(graph)
     assert {(m.sender, m.receiver) for m in symbols} == {p for p in pairs if p[0] in training}
     assert {m.epsilon for m in symbols} == {3.0}
-    rounds = wire.of(OPINION)
-    assert len(rounds) == settings.get("opinions", 2)
+    rounds = wire.of(PROPAGATED_LABEL)
+    assert len(rounds) == settings.get("propagated_labels", 2)
     for messages in rounds:  # who is isolated sends nothing, all others do, to every neighbour
         assert {(m.sender, m.receiver) for m in messages} == pairs
         assert {m.epsilon for m in messages} == {4.0}
     for messages in [symbols, *rounds]:
         assert len({(m.sender, m.receiver) for m in messages}) == len(messages)
-    for sent in [*bodies_of(wire, SYMBOL), *bodies_of(wire, OPINION)]:
+    for sent in [*bodies_of(wire, SYMBOL), *bodies_of(wire, PROPAGATED_LABEL)]:
         assert all(len(bodies) == 1 for bodies in sent.values())  # the same for all receivers
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-@pytest.mark.parametrize("opinions", [0, 1, 3])
-def test_receivers_who_collude_have_no_more(epsilon: float, opinions: int, sixty: Graph) -> None:
-    """And what opinions tell of edges has a column of its own: it costs no label anything."""
-    told = {"opinion_epsilon": 1.5} if opinions else {}
-    ledger = strict(sixty, epsilon=epsilon, opinions=opinions, **told).ledger
+@pytest.mark.parametrize("propagated_labels", [0, 1, 3])
+def test_receivers_who_collude_have_no_more(
+    epsilon: float, propagated_labels: int, sixty: Graph
+) -> None:
+    """And what propagated labels tell of edges has a column of its own: it costs no label anything."""
+    told = {"propagated_epsilon": 1.5} if propagated_labels else {}
+    ledger = strict(sixty, epsilon=epsilon, propagated_labels=propagated_labels, **told).ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
     trains, degree = roles_of(sixty) == Role.TRAIN, np.diff(sixty.offsets)
     assert_array_equal(ledger.device_epsilon, np.where(trains & (degree > 0), epsilon, 0))
     assert_array_equal(ledger.device_epsilon, ledger.device_epsilon_collusion)
-    assert ledger.edge_epsilon == 1.5 * opinions
-    assert_array_equal(ledger.device_edge_epsilon, np.where(degree > 0, 1.5 * opinions, 0))
+    assert ledger.edge_epsilon == 1.5 * propagated_labels
+    assert_array_equal(ledger.device_edge_epsilon, np.where(degree > 0, 1.5 * propagated_labels, 0))
 
 
 @pytest.mark.parametrize(("graph", "form"), [(small(), LabelForm(4, 1, 4)), (small(60, 14), None)])
@@ -182,7 +184,7 @@ def test_the_symbol_is_the_draw_of_the_label(
 
 
 @pytest.mark.parametrize("settings", [{}, {"mechanism": "digits"}])
-def test_an_opinion_is_a_function_of_what_was_received(
+def test_an_propagated_label_is_a_function_of_what_was_received(
     settings: dict[str, Any], sixty: Graph
 ) -> None:
     """Recomputed from the messages, the public matrices and the device's randomness."""
@@ -190,13 +192,13 @@ def test_an_opinion_is_a_function_of_what_was_received(
         made = started(sixty, np.arange(60) % 3, **settings)
         epochs(made, 0, 8)
     trainer = made.trainers[0]
-    form, mechanism = trainer.labels.form, trainer.schedule.opinion_mechanism
+    form, mechanism = trainer.labels.form, trainer.schedule.propagated_label_mechanism
     randomness, everyone = made.shards[0].randomness, np.arange(60)
     (symbols,) = wire.of(SYMBOL)
     counts = [np.zeros((60, form.alphabet))]
     for message in symbols:
         counts[0][message.receiver, message.body[0]] += 1
-    for number, messages in enumerate(wire.of(OPINION), start=1):
+    for number, messages in enumerate(wire.of(PROPAGATED_LABEL), start=1):
         evidence = np.zeros((60, 6))
         for kind, matrix in zip(counts, trainer.matrices, strict=False):
             evidence += polya(kind, matrix.reshape(form.alphabet, -1))
@@ -235,7 +237,7 @@ def pick(row: np.ndarray, chance: float) -> int:
     return int(best[int(chance * len(best))])
 
 
-@pytest.mark.parametrize("settings", [{}, {"opinions": 3}, {"aggregate": "secure"}])
+@pytest.mark.parametrize("settings", [{}, {"propagated_labels": 3}, {"aggregate": "secure"}])
 def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
     settings: dict[str, Any],
 ) -> None:
@@ -255,7 +257,7 @@ def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
             made = started(each, roles_of(graph), **settings)
             epochs(made, 0, 10)
             outcome = made.finish()
-        sent = [messages for topic in (SYMBOL, OPINION) for messages in wire.of(topic)]
+        sent = [messages for topic in (SYMBOL, PROPAGATED_LABEL) for messages in wire.of(topic)]
         found.append((sent, [(step, total.tobytes()) for step, total in opened], outcome))
     (sent, totals, one), (sent_there, totals_there, two) = found
     assert len(totals) == 5 + 10 + 2  # those that scale features, epochs, vote and temperature
@@ -351,11 +353,11 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
             r"`label_epsilon` must be `epsilon` \(2\) or more",
         ),
         ({"label_epsilon": float("nan")}, r"`label_epsilon` must be `epsilon` \(3\) or more"),
-        ({"opinions": 4}, r"`opinions` must be 0 to 3, got 4"),
-        ({"opinions": -1}, r"`opinions` must be 0 to 3, got -1"),
-        ({"opinion_epsilon": float("inf")}, r"`opinion_epsilon` must be above 0 and finite"),
-        ({"opinion_epsilon": 0.0}, r"`opinion_epsilon` must be above 0"),
-        ({"lifetime_opinion_epsilon": 0.0}, r"`lifetime_opinion_epsilon` must be above 0"),
+        ({"propagated_labels": 4}, r"`propagated_labels` must be 0 to 3, got 4"),
+        ({"propagated_labels": -1}, r"`propagated_labels` must be 0 to 3, got -1"),
+        ({"propagated_epsilon": float("inf")}, r"`propagated_epsilon` must be above 0 and finite"),
+        ({"propagated_epsilon": 0.0}, r"`propagated_epsilon` must be above 0"),
+        ({"lifetime_propagated_epsilon": 0.0}, r"`lifetime_propagated_epsilon` must be above 0"),
         ({"signs": "both"}, r"`signs`"),
         ({"mechanism": "none"}, r"`mechanism`"),
         ({"virtual_nodes": False}, r"`virtual_nodes` has no meaning with `profile='strict'`"),
@@ -363,7 +365,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"layers": 3, **TREES}, r"number of neighbours in their normalisation"),
         ({"layers": 1, **TREES}, r"needs `layers=2`"),
         ({"epochs": 7}, r"`epochs` must be above 7 .*2 for encoder, .*; got 7"),
-        ({"epochs": 6, "opinions": 1}, r"`epochs` must be above 6"),
+        ({"epochs": 6, "propagated_labels": 1}, r"`epochs` must be above 6"),
         ({"epochs": 11, "tree_network": True}, r"`epochs` must be above 11 .* 4 for trust; got 11"),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
         ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
@@ -399,17 +401,17 @@ ONE_OF_A_CLASS = with_features(
     [
         (small(), {}),
         (small(edges=0), {}),
-        (small(edges=0), {"opinions": 0, "shards": 7}),
+        (small(edges=0), {"propagated_labels": 0, "shards": 7}),
         (small(edges=0), {"tree_network": True, "epochs": 12, "aggregate": "secure"}),
         (small(unknown=0.4), {}),
         (small(classes=2), {}),
         (small(classes=2), {"epsilon": 0.1, "tree_network": True, "epochs": 12, "backbone": "gat"}),
         (small(120, 30), {"epsilon": 0.5}),
         (small(120, 30), {"epsilon": 4.0, "label_epsilon": float("inf")}),
-        (small(), {"epsilon": 20.0, "opinion_epsilon": 20.0}),
+        (small(), {"epsilon": 20.0, "propagated_epsilon": 20.0}),
         (small(signed=True), {"signs": "nonnegative"}),
         (small(), {"signs": "signed"}),
-        (small(), {"protect": "none", "opinions": 3}),
+        (small(), {"protect": "none", "propagated_labels": 3}),
         (small(), {"randomness": "system"}),
         (small(), {"encoder_epochs": 1, "epochs": 7}),
         (ONE_OF_A_CLASS, {}),
@@ -425,8 +427,8 @@ def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, 
     assert logits.shape == (graph.devices, graph.class_count)
     assert np.isfinite(logits).all()
     assert np.isfinite(losses(result)).all()
-    opinions = settings.get("opinions", 2)
-    assert len(wire.all_of(OPINION)) == 2 * graph.edges * opinions
+    propagated_labels = settings.get("propagated_labels", 2)
+    assert len(wire.all_of(PROPAGATED_LABEL)) == 2 * graph.edges * propagated_labels
     training = np.flatnonzero(roles_of(graph) == Role.TRAIN)
     assert len(wire.all_of(SYMBOL)) == np.diff(graph.offsets)[training].sum()
     released = result.model.kept["released"]
@@ -442,7 +444,9 @@ def test_a_class_that_no_training_device_has() -> None:
     assert np.isfinite(made.finish().logits).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"opinions": 0}, {"tree_network": True, "epochs": 12}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"propagated_labels": 0}, {"tree_network": True, "epochs": 12}]
+)
 def test_two_devices_with_a_label(settings: dict[str, Any]) -> None:
     """One trains, one validates: too few to split, but not too few to run."""
     graph = small(30)

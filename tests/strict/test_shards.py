@@ -14,12 +14,12 @@ pytestmark = pytest.mark.usefixtures("short")
 DEVICES = 14
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "without opinions": {"opinions": 0, "epochs": 7},
-    "three opinions": {"opinions": 3, "opinion_epsilon": 2.0},
+    "without propagated labels": {"propagated_labels": 0, "epochs": 7},
+    "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 2.0},
     "label epsilon": {"epsilon": 2.0, "label_epsilon": 4.0},
     "true labels": {"label_epsilon": float("inf")},
     "trees": {"tree_network": True, "epochs": 13},
-    "attention": {"tree_network": True, "epochs": 13, "backbone": "gat", "opinions": 1},
+    "attention": {"tree_network": True, "epochs": 13, "backbone": "gat", "propagated_labels": 1},
     "digits": {"mechanism": "digits", "graph": small(DEVICES, 14)},
     "signed": {"graph": small(DEVICES, signed=True)},
     "sizes": {"scaling": "size"},
@@ -39,7 +39,7 @@ def watched(**settings: Any) -> tuple[Run, Wire, list[tuple[int, bytes]]]:
 IDEAL_ONLY = {"true labels", "attention", "exact"}
 """Their sums are added up like all others."""
 SHORT = ("default", "trees", "words")
-LONG = {"three opinions", "attention", "sizes", "true labels"}
+LONG = {"three propagated labels", "attention", "sizes", "true labels"}
 
 
 @pytest.mark.parametrize(

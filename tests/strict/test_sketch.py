@@ -75,7 +75,7 @@ def test_colours_are_drawn_uniformly_and_depend_on_no_data() -> None:
     assert (surroundings_of(star_of([1] * 4000, seed=1)).message(0)[:, 0] != drawn).any()
 
 
-def test_an_opinion_uses_the_tie_of_the_devices_own_choice() -> None:
+def test_an_propagated_label_uses_the_tie_of_the_devices_own_choice() -> None:
     """Without noise a device tells exactly what it takes for its own, also where it is a tie."""
     shard = star_of([2] * 300)
     found = surroundings_of(shard, epsilon=60.0)
@@ -149,13 +149,13 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
     assert high > low + 0.3
 
 
-def test_without_opinions_a_vector_is_of_colours_alone() -> None:
+def test_without_propagated_labels_a_vector_is_of_colours_alone() -> None:
     graph = town(40)
-    made = started(graph, protect="none", opinions=0)
+    made = started(graph, protect="none", propagated_labels=0)
     made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
     found = made.trainers[0].surroundings
     assert len(found.usual) == 1
-    assert schedule(opinions=0)[COLOURS].num_sums == 1
+    assert schedule(propagated_labels=0)[COLOURS].num_sums == 1
     assert_array_equal(found._own, found._sent)
 
 

@@ -16,21 +16,24 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
 @pytest.mark.parametrize(
     ("settings", "stages"),
     [
-        ({}, {**BEFORE, "opinions": 20, "trust": 22}),
-        ({"opinions": 0}, {**BEFORE, "trust": 20}),
-        ({"opinions": 3}, {**BEFORE, "opinions": 20, "trust": 23}),
-        ({"tree_network": True}, {**BEFORE, "opinions": 20, "trust": 22, "tree network": 62}),
+        ({}, {**BEFORE, "propagated_labels": 20, "trust": 22}),
+        ({"propagated_labels": 0}, {**BEFORE, "trust": 20}),
+        ({"propagated_labels": 3}, {**BEFORE, "propagated_labels": 20, "trust": 23}),
+        (
+            {"tree_network": True},
+            {**BEFORE, "propagated_labels": 20, "trust": 22, "tree network": 62},
+        ),
         (
             {"encoder_epochs": 3, "epochs": 10},
-            {"encoder": 2, "scale": 5, "symbols": 6, "opinions": 7, "trust": 9},
+            {"encoder": 2, "scale": 5, "symbols": 6, "propagated_labels": 7, "trust": 9},
         ),
         ({"task": "link"}, {"products": 2, "whitening": 6, "colours": 7}),
-        ({"task": "link", "opinions": 0}, {"products": 2, "whitening": 6, "colours": 7}),
+        ({"task": "link", "propagated_labels": 0}, {"products": 2, "whitening": 6, "colours": 7}),
         ({"task": "link", "epochs": 7}, {"products": 2, "whitening": 3, "colours": 4}),
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:
-    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of symbols, 1 of each opinion."""
+    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of symbols, 1 of each propagated label."""
     assert texts(Config.of(**settings)).stages == stages
 
 

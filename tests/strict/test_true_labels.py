@@ -24,7 +24,7 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"epsilon": 2.0, "label_epsilon": 4.0},
     {"label_epsilon": float("inf")},
-    {"tree_network": True, "epochs": 13, "opinions": 3},
+    {"tree_network": True, "epochs": 13, "propagated_labels": 3},
     {"mechanism": "digits"},
     {"control": True},
     {"aggregate": "secure"},

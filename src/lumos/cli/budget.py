@@ -19,8 +19,8 @@ def budget(
     classes: Annotated[int, placed("classes")] = 4,
     degree: Annotated[int, placed("degree")] = 10,
     mechanism: Annotated[str, placed("mechanism")] = "auto",
-    opinions: Annotated[int, placed("opinions")] = 2,
-    opinion_epsilon: Annotated[float, placed("opinion_epsilon")] = 4.0,
+    propagated_labels: Annotated[int, placed("propagated_labels")] = 2,
+    propagated_epsilon: Annotated[float, placed("propagated_epsilon")] = 4.0,
     update_epsilon: Annotated[float, placed("update_epsilon")] = 8.0,
     devices: Annotated[int, placed("devices")] = 10_000,
     homophily: Annotated[float, placed("homophily")] = 0.8,
@@ -41,10 +41,10 @@ def budget(
         Neighbours whose symbols a device receives; their mean in the forecast.
     mechanism
         auto, krr (randomized response), or digits (the same on one digit of the symbol's number).
-    opinions
-        How many opinions a device tells its neighbours, 0 to 3.
-    opinion_epsilon
-        ε of one opinion.
+    propagated labels
+        How many propagated labels a device tells its neighbours, 0 to 3.
+    propagated_epsilon
+        ε of one propagated label.
     update_epsilon
         ε of all updates together; with the number of devices, it decides the noise of sums.
     devices
@@ -57,7 +57,7 @@ def budget(
     if degree < 1:
         raise UsageError(f"`degree` must be 1 or more, got {degree}")
     symbol = make_mechanism(classes, epsilon, mechanism)
-    opinion = make_mechanism(classes, opinion_epsilon, mechanism)
+    propagated_label = make_mechanism(classes, propagated_epsilon, mechanism)
     population = Population(
         devices=devices,
         classes=classes,
@@ -69,20 +69,24 @@ def budget(
         population,
         epsilon=epsilon,
         mechanism=mechanism,
-        opinions=opinions,
-        **({"opinion_epsilon": opinion_epsilon} if opinions else {}),
+        propagated_labels=propagated_labels,
+        **({"propagated_epsilon": propagated_epsilon} if propagated_labels else {}),
         update_epsilon=update_epsilon,
     )
     result = kept(symbol, degree)
-    of_opinion = kept(opinion, degree) if opinions else None
+    of_propagated_label = kept(propagated_label, degree) if propagated_labels else None
     if common.json:
-        print_json({**result, "opinion": of_opinion, "forecast": forecast and as_json(forecast)})
+        print_json(
+            {**result, "opinion": of_propagated_label, "forecast": forecast and as_json(forecast)}
+        )
         return
     console().print("the symbol: a randomized label, the same to each neighbour")
     console().print(messages_table(symbol, result))
-    if of_opinion is not None:
-        console().print(f"\nan opinion: {opinions} of them, the same to each neighbour")
-        console().print(messages_table(opinion, of_opinion))
+    if of_propagated_label is not None:
+        console().print(
+            f"\nan propagated label: {propagated_labels} of them, the same to each neighbour"
+        )
+        console().print(messages_table(propagated_label, of_propagated_label))
     console().print()
     console().print(forecast_table(forecast) if forecast else NO_FORECAST)
 

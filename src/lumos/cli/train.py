@@ -44,7 +44,7 @@ def run_options(name: str, only: Collection[str] | None = None, **defaults: str)
         only: names of the settings to take; all by default.
         defaults: what the help says of defaults that are others here.
     """
-    differ = ("epsilon", "opinions", "balancer", "epochs")
+    differ = ("epsilon", "propagated_labels", "balancer", "epochs")
     by_profile = {setting: _by_profile(setting) for setting in differ}
     return options_of(
         name,

@@ -10,10 +10,9 @@ number of answers that it has used: its budget never starts anew.
 
 What a device that stays after the training answers with, on its disk.
 
-| file | holds |
-|---|---|
-| `answers.log` | pairs that it agreed to score, its budget after each, and the scores it learnt |
-| `answering.bin` | its own vectors, degree and opinions, and the public reading of levels |
+| file | holds | |---|---| | `answers.log` | pairs that it agreed to score, its budget after each,
+and the scores it learnt | | `answering.bin` | its own vectors, degree and propagated labels, and
+the public reading of levels |
 
 The log is there before the other file. Where it is missing or damaged later, nobody knows how many
 answers the device has given: it is refused, and no budget starts anew.

@@ -26,28 +26,31 @@ from lumos.typing import Doubles, Flags, Ints
 if TYPE_CHECKING:
     from lumos.strict.stages import Schedule
 
-OPINIONS, SUMS, CALIBRATION = "opinions", "sums", "calibration"
+PROPAGATED, SUMS, CALIBRATION = "propagated_labels", "sums", "calibration"
 """Names of the accounts."""
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
 """Of which μ² is kept: another label, where sums see it; other features; another record; zeros in
 place of the vectors; one edge more or less, at one of its ends."""
-ACCOUNTS = {OPINIONS: 1, SUMS: len(QUESTIONS), CALIBRATION: 1}
+ACCOUNTS = {PROPAGATED: 1, SUMS: len(QUESTIONS), CALIBRATION: 1}
 """How many amounts a charge of each account has."""
 ENDS = {EDGE: 2.0}
 """By which factor a change at one end is less than the whole change."""
 LIMITED = (RECORD, EDGE)
 
 
-def opinion_charge(strict: StrictSettings) -> Charge:
-    """What a device that sends opinions is charged for all of them, in every run."""
-    epsilon, limit = strict.opinions * strict.opinion_epsilon, strict.lifetime_opinion_epsilon
+def propagated_label_charge(strict: StrictSettings) -> Charge:
+    """What a device that sends propagated labels is charged for all of them, in every run."""
+    epsilon, limit = (
+        strict.propagated_labels * strict.propagated_epsilon,
+        strict.lifetime_propagated_epsilon,
+    )
     return Charge(
-        name=OPINIONS,
+        name=PROPAGATED,
         amounts=(epsilon,),
         limits=(limit,),
-        words=f"opinions of ε = {epsilon:g} would exceed their lifetime limit ε = {limit:g}",
-        advice="lower their ε, or raise `lifetime_opinion_epsilon`",
+        words=f"propagated labels of ε = {epsilon:g} would exceed their lifetime limit ε = {limit:g}",
+        advice="lower their ε, or raise `lifetime_propagated_epsilon`",
     )
 
 
@@ -83,8 +86,8 @@ class Lives:
 
     label: Doubles = field(repr=False)
     """ε of releases: the largest of each label, added up over labels."""
-    opinions: Doubles = field(repr=False)
-    """ε of opinions."""
+    propagated_labels: Doubles = field(repr=False)
+    """ε of propagated labels."""
     squares: dict[str, Doubles] = field(repr=False)
     """μ² of sums, for each question."""
     answers: Ints = field(repr=False)
@@ -96,8 +99,8 @@ class Disclosed(NamedTuple):
 
     label: float
     """ε of releases."""
-    opinions: float
-    """ε of opinions, of one device."""
+    propagated_labels: float
+    """ε of propagated labels, of one device."""
     mu: Mapping[str, float]
     """Of sums, for each question; at one end of an edge."""
     answers: int = 0
@@ -109,7 +112,7 @@ class Disclosed(NamedTuple):
         squares = {name: float(lives.squares[name][group].max(initial=0)) for name in QUESTIONS}
         return Disclosed(
             label=float(lives.label[group].max(initial=0)),
-            opinions=float(lives.opinions[group].max(initial=0)),
+            propagated_labels=float(lives.propagated_labels[group].max(initial=0)),
             mu={name: math.sqrt(square) for name, square in squares.items()},
             answers=int(np.max(lives.answers[group], initial=0)),
         )
@@ -200,7 +203,8 @@ def life_of_runs(strict: StrictSettings) -> str:
         "Columns for life count what is seen in all runs with this book, the largest of any device "
         "that now has the role; a symbol that is sent again is seen again, and costs nothing new. "
         f"Limits for life are ε = {strict.lifetime_epsilon:g} of labels, "
-        f"{strict.lifetime_opinion_epsilon:g} of opinions, and {strict.lifetime_update_epsilon:g} "
+        f"{strict.lifetime_propagated_epsilon:g} of propagated labels, and "
+        f"{strict.lifetime_update_epsilon:g} "
         "of sums."
     )
 

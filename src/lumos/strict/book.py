@@ -16,10 +16,11 @@ The release book: everything that devices have told in their lives, and what it 
 Reusing an earlier release costs no further ε; a new one is charged, or refused where the lifetime
 budget would be exceeded. Labels are charged for the largest ε of their draws, and for each label
 that a device ever had. What is new in every run is charged in every run, each with a limit of its
-own: ε of opinions, μ² of sums, answers about links. On a real device the book is a file of its own;
-a simulation keeps those of all its devices in one file (`book_file`), and a lock serialises runs
-that share it. The book belongs to the devices, and never leaves them: beside releases it holds each
-device's label, to notice a change, so the file is readable by its owner only.
+own: ε of propagated labels, μ² of sums, answers about links. On a real device the book is a file of
+its own; a simulation keeps those of all its devices in one file (`book_file`), and a lock
+serialises runs that share it. The book belongs to the devices, and never leaves them: beside
+releases it holds each device's label, to notice a change, so the file is readable by its owner
+only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +38,7 @@ from lumos.device.randomness import PrivateRandomness
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm, check_levels
 from lumos.storage import locked, read_arrays, write_arrays
-from lumos.strict.accounting import ACCOUNTS, CALIBRATION, OPINIONS, QUESTIONS, SUMS, Lives
+from lumos.strict.accounting import ACCOUNTS, CALIBRATION, PROPAGATED, QUESTIONS, SUMS, Lives
 from lumos.strict.book_records import (
     CHARGES_FORM,
     ENTRIES,
@@ -491,11 +492,11 @@ class ReleaseBook:
         """What all devices of the run have spent in all runs, [devices] each."""
         with self._file.locked() as book:
             arrays, place = book.arrays, book.place
-            opinions = RunCharges.read(arrays, OPINIONS, book.entries)
+            propagated_labels = RunCharges.read(arrays, PROPAGATED, book.entries)
             sums = RunCharges.read(arrays, SUMS, book.entries, len(QUESTIONS))
             return Lives(
                 label=arrays["spent"][place],
-                opinions=opinions.spent[0, place],
+                propagated_labels=propagated_labels.spent[0, place],
                 squares=dict(zip(QUESTIONS, sums.spent[:, place], strict=True)),
                 answers=_answers(book).budget.given()[place],
             )

@@ -11,8 +11,9 @@ are independent of them, and are charged in full.
 
 What is new in every run and therefore charged in every run, as the release book keeps it.
 
-A charge is a list of amounts that add up from run to run: ε of opinions, answers of calibration,
-and μ² of sums for each question of a table of guarantees (Gaussian mechanisms compose by μ²).
+A charge is a list of amounts that add up from run to run: ε of propagated labels, answers of
+calibration, and μ² of sums for each question of a table of guarantees (Gaussian mechanisms compose
+by μ²).
 """
 
 import json

@@ -13,8 +13,9 @@ homophily in different ways:
 What strict classification would gain from neighbours: a simulation without data.
 
 Draws a federation that fits the assumed numbers (`assumed_graph`), and passes it through the real
-stages: randomized labels, their counts and matrices, opinions, trust and the vote, with the noise
-that the sums of so many devices have. Only the own encoder is not trained: its logits are drawn.
+stages: randomized labels, their counts and matrices, propagated labels, trust and the vote, with
+the noise that the sums of so many devices have. Only the own encoder is not trained: its logits are
+drawn.
 
 At most `MAX_SIMULATED` devices are drawn. More of them only scale the sums, whose noise is that of
 the whole federation. Small federations are drawn several times.
@@ -33,8 +34,8 @@ from lumos.graph.arrays import neighbour_lists
 from lumos.ldp.mechanisms import one_hot
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote, vote_vectors
 from lumos.strict.classify.labels import NoisyLabels, draw_labels
-from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TRUST, VOTE, ClassifySchedule
-from lumos.strict.messages import opinions
+from lumos.strict.classify.stages import PROPAGATED, SYMBOLS, TRUST, VOTE, ClassifySchedule
+from lumos.strict.messages import propagated_labels
 from lumos.strict.settings import TRUST_EPOCHS
 from lumos.training.config import Config
 from lumos.training.profile import STRICT, Expected, Forecast, Population
@@ -247,7 +248,7 @@ def _expected(
 
 def _work(schedule: ClassifySchedule, population: Population) -> int:
     """The work of one simulated device: its neighbours, classes, and matrices."""
-    matrix = schedule.label_form.alphabet * schedule.opinion_mechanism.alphabet
+    matrix = schedule.label_form.alphabet * schedule.propagated_label_mechanism.alphabet
     return math.ceil(population.degree + population.classes / 4 + matrix / 25)
 
 
@@ -295,9 +296,9 @@ class _Federation:
         return self._accuracy(self._own), self._accuracy(alone), self._accuracy(chosen)
 
     def _evidence(self, labels: NoisyLabels, trains: Flags, judges: Ints) -> list[Doubles]:
-        """Of symbols, then of each opinion: [devices, k] each."""
+        """Of symbols, then of each propagated label: [devices, k] each."""
         shard, form = self._shard, labels.form
-        mechanism = self._schedule.opinion_mechanism
+        mechanism = self._schedule.propagated_label_mechanism
         slots = np.flatnonzero(trains[shard.neighbours])  # whose neighbour trains
         bodies = form.messages(np.maximum(labels.symbols, 0))
         support = one_hot(bodies[shard.neighbours[slots]], form.alphabet)
@@ -305,17 +306,17 @@ class _Federation:
         both = np.union1d(np.flatnonzero(trains), judges)
         matrix = self._sum(counts.matrix_vectors(labels, both), SYMBOLS)
         evidence = [counts.evidence(matrix, form)]
-        for number in range(1, 1 + self._schedule.strict.opinions):
-            sent = opinions(shard, np.sum(evidence, axis=0), mechanism, number)
+        for number in range(1, 1 + self._schedule.strict.propagated_labels):
+            sent = propagated_labels(shard, np.sum(evidence, axis=0), mechanism, number)
             support = mechanism.read(sent[shard.neighbours])
             counts = MessageCounts(support, shard.owner, len(shard))
-            matrix = self._sum(counts.matrix_vectors(labels, judges), OPINIONS)
+            matrix = self._sum(counts.matrix_vectors(labels, judges), PROPAGATED)
             evidence.append(counts.evidence(matrix, form))
         return evidence
 
     def _trust_weights(self, trust: Trust, labels: NoisyLabels, judges: Ints) -> Doubles:
         schedule, classes = self._schedule, self._own.shape[1]
-        adam = Adam(Trust.start(2 + schedule.strict.opinions, classes), TRUST_RATE)
+        adam = Adam(Trust.start(2 + schedule.strict.propagated_labels, classes), TRUST_RATE)
         clip = schedule[TRUST].limit(len(adam.weights) + 1)
         for _ in range(TRUST_EPOCHS):
             total = self._sum(trust.update(adam.weights, labels, judges, clip), TRUST)

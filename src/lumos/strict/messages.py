@@ -4,15 +4,16 @@
 its neighbours would be a mark of the sender, and so of a community. So every receiver draws for
 itself what it takes each message to say.
 
-**Opinions.** An opinion is the class, or the colour, that a device's evidence so far points to,
-randomized. It is a function of received messages and public matrices only, so it costs no ε of any
-feature or label; it tells something about the sender's edges and degree, and is randomized for
-that.
+**Propagated labels.** An propagated label is the class, or the colour, that a device's evidence so
+far points to, randomized. It is a function of received messages and public matrices only, so it
+costs no ε of any feature or label; it tells something about the sender's edges and degree, and is
+randomized for that.
 
-Guarantee: one opinion is the same for all receivers, so one edge changes at most the opinions of
-its two ends: ε_m each, for any two neighbourhoods, however many receivers collude. All that follows
-from an opinion is a function of what was sent. An opinion made for one receiver, without what that
-receiver sent, would guarantee nothing (`tests/strict/test_opinions.py` breaks it).
+Guarantee: one propagated label is the same for all receivers, so one edge changes at most the
+propagated labels of its two ends: ε_m each, for any two neighbourhoods, however many receivers
+collude. All that follows from an propagated label is a function of what was sent. An propagated
+label made for one receiver, without what that receiver sent, would guarantee nothing
+(`tests/strict/test_propagated_labels.py` breaks it).
 
 Every device with a neighbour sends, also if it received nothing: silence would tell. Where several
 classes have the same evidence, the device draws one.
@@ -39,7 +40,7 @@ SYMBOL = Topic(
     common=True,
     learns="every neighbour gets the same randomized symbol: ε, however many of them collude",
 )
-OPINION = Topic(
+PROPAGATED_LABEL = Topic(
     name="strict/opinion",
     door=Door.RELEASE,
     shape=None,
@@ -174,7 +175,7 @@ def drawn_values(shard: Shard, received: ReceivedMessages, size: int, step: int 
     return np.floor(chance * size).astype(np.int64)
 
 
-def drawn_opinions(
+def drawn_propagated_labels(
     shard: Shard, received: ReceivedMessages, mechanism: Mechanism, number: int
 ) -> Bytes:
     """[messages, bytes] releases of uniform classes, drawn by each receiver for itself."""
@@ -190,18 +191,19 @@ def drawn_opinions(
 PURPOSE = "opinion"
 
 
-def opinions(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int) -> Bytes:
-    """[hosted, bytes] the randomized opinions of the hosted devices.
+def propagated_labels(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int) -> Bytes:
+    """[hosted, bytes] the randomized propagated labels of the hosted devices.
 
     Args:
         evidence: [hosted, k] of everything received so far.
-        number: 1 for the first opinion; names the randomness.
+        number: 1 for the first propagated label; names the randomness.
     """
     return randomized(shard, preferred(shard, evidence, number), mechanism, number)
 
 
 def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
-    """[hosted] the opinions before they are randomized; arguments as in `opinions`."""
+    """[hosted] the propagated labels before they are randomized; arguments as in
+    `propagated_labels`."""
     chosen: Ints = evidence.argmax(axis=1)
     best = evidence == row_maxima(evidence)[:, None]
     tied = np.flatnonzero(np.count_nonzero(best, axis=1) > 1)
@@ -211,10 +213,10 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
 
 
 def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
-    """[hosted, bytes] opinions as they are sent.
+    """[hosted, bytes] propagated labels as they are sent.
 
-    Without devices that are left out, randomness is others: the opinion may be another, and two of
-    them with the same randomness would show by how much they differ.
+    Without devices that are left out, randomness is others: the propagated label may be another,
+    and two of them with the same randomness would show by how much they differ.
     """
     absent = ",".join(map(str, sorted(shard.absent)))
     purpose = f"{PURPOSE}/without {absent}" if absent else PURPOSE

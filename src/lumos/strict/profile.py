@@ -31,7 +31,7 @@ from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
     LINK_ONLY,
-    LINK_OPINIONS,
+    LINK_PROPAGATED,
     NOT_USED,
     OF_BALANCING,
     OF_TREES,
@@ -72,7 +72,7 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "bins": False,
     "book": None,
     "lifetime_epsilon": 4.0,
-    "lifetime_opinion_epsilon": 64.0,
+    "lifetime_propagated_epsilon": 64.0,
     "min_holders": 5,
 }
 """In the name with these values, whatever the settings say: the name is hashed, and the settings
@@ -175,7 +175,7 @@ class StrictProfile:
             "balancer": "none",
             "epochs": default_epochs(task, given),
             "activate_last": task != "link",
-            **({"opinions": LINK_OPINIONS} if task == "link" else {}),
+            **({"propagated_labels": LINK_PROPAGATED} if task == "link" else {}),
         }
 
     def ignores(self, name: str, config: "Config") -> str:
@@ -281,7 +281,7 @@ class StrictProfile:
             schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
             groups = {Role.NOBODY: np.arange(problem.facts.devices)}
         if book is not None and not placement.control:
-            _check_opinions(book, problem, schedule.strict)
+            _check_propagated_labels(book, problem, schedule.strict)
             for role, devices in groups.items():
                 book.check_charge(schedule.sum_charge(role), devices)
             if config.train.task == "link":
@@ -370,13 +370,13 @@ class StrictProfile:
         return replace(config, profile_settings=replace(settings_of(config), book=None))
 
 
-def _check_opinions(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
-    """Raise what charging for opinions would raise."""
-    from lumos.strict.accounting import opinion_charge
+def _check_propagated_labels(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
+    """Raise what charging for propagated labels would raise."""
+    from lumos.strict.accounting import propagated_label_charge
 
-    if strict.opinions:
+    if strict.propagated_labels:
         senders = [part.devices[np.diff(part.offsets) > 0] for part in problem.parts]
-        book.check_charge(opinion_charge(strict), np.sort(np.concatenate(senders)))
+        book.check_charge(propagated_label_charge(strict), np.sort(np.concatenate(senders)))
 
 
 PROFILE = StrictProfile()

@@ -18,8 +18,9 @@ LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 ENCODER_EPOCHS, TRUST_EPOCHS, TREE_EPOCHS = 16, 40, 60
-LINK_SUMS, LINK_OPINIONS = 4, 3
-"""Sums of products that train the encoder of `link`, and opinions that its devices tell."""
+LINK_SUMS, LINK_PROPAGATED = 4, 3
+"""Sums of products that train the encoder of `link`, and propagated labels that its devices tell.
+"""
 ANSWERS_OF_CALIBRATION = 2
 """Answers that a device gives in training: about one edge that is held back, and one non-neighbour.
 """
@@ -78,26 +79,27 @@ class StrictSettings:
     symbol is made from it. By default the same as epsilon. inf: true labels, protected by the noise
     of the sums only (classify)."""
     mechanism: str = AUTO
-    """How a symbol or an opinion is randomized: krr, randomized response; digits, the same on one
-    digit of its number; auto: whichever keeps more bits for the number of classes and ε
+    """How a symbol or an propagated label is randomized: krr, randomized response; digits, the same
+    on one digit of its number; auto: whichever keeps more bits for the number of classes and ε
     (classify)."""
-    opinions: int = 2
-    """How many opinions a device tells its neighbours, the same to all of them, randomized; 0 to 3.
+    propagated_labels: int = 2
+    """How many propagated labels a device tells its neighbours, the same to all of them,
+    randomized; 0 to 3.
     classify: the class that what it received points to; link: the colour that it received most,
     3 by default."""
-    opinion_epsilon: float = 4.0
-    """ε of one opinion. It is about edges and degrees: an opinion is made of what a device
-    received, not of its own features or label."""
+    propagated_epsilon: float = 4.0
+    """ε of one propagated label. It is about edges and degrees: an propagated label is made of what
+    a device received, not of its own features or label."""
     tree_network: bool = False
-    """Also train a tree network (`backbone`) on symbols and opinions, as one more candidate for the
-    validation devices' vote (classify)."""
+    """Also train a tree network (`backbone`) on symbols and propagated labels, as one more
+    candidate for the validation devices' vote (classify)."""
     book: Path | None = None
     """The devices' book of releases, kept across runs: reusing an earlier release costs no further
     ε; a new one is charged. Without a book, a run knows of no other run."""
     lifetime_epsilon: float = 4.0
     """Most ε that a device may spend on releases over all runs (with a book)."""
-    lifetime_opinion_epsilon: float = 64.0
-    """Most ε that a device may spend on opinions over all runs (with a book)."""
+    lifetime_propagated_epsilon: float = 64.0
+    """Most ε that a device may spend on propagated labels over all runs (with a book)."""
     lifetime_update_epsilon: float = 31.0
     """Most ε that the sums of all runs together may cost a device, at update_delta: for another
     record in place of its own, and for one of its edges (with a book). Eight runs at the defaults
@@ -107,8 +109,8 @@ class StrictSettings:
     words: int = 8
     """How many of its rarest words a device uses in the sums of products (link)."""
     colours: int = 16
-    """Number of colours, 2 to 32: a device draws one at random, and opinions spread them, so that
-    devices of one neighbourhood hear the same ones. They depend on no features (link)."""
+    """Number of colours, 2 to 32: a device draws one at random, and propagated labels spread them,
+    so that devices of one neighbourhood hear the same ones. They depend on no features (link)."""
     answer_bits: int = 2
     """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
     answers: int = 16
@@ -152,11 +154,11 @@ class StrictSettings:
         one_of("protect", self.protect, get_args(Protection))
         one_of("signs", self.signs, get_args(Signs))
         one_of("scaling", self.scaling, get_args(Scaling))
-        if self.opinions not in range(4):
-            raise UsageError(f"`opinions` must be 0 to 3, got {self.opinions}")
-        if not 0 < self.opinion_epsilon < float("inf"):
+        if self.propagated_labels not in range(4):
+            raise UsageError(f"`propagated_labels` must be 0 to 3, got {self.propagated_labels}")
+        if not 0 < self.propagated_epsilon < float("inf"):
             raise UsageError(
-                f"`opinion_epsilon` must be above 0 and finite, got {self.opinion_epsilon}"
+                f"`propagated_epsilon` must be above 0 and finite, got {self.propagated_epsilon}"
             )
         for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
             if not least <= getattr(self, name) <= most:
@@ -170,7 +172,7 @@ class StrictSettings:
             )
         if not self.answer_epsilon > 0:
             raise UsageError(f"`answer_epsilon` must be above 0, got {self.answer_epsilon}")
-        for name in ("lifetime_epsilon", "lifetime_opinion_epsilon", "lifetime_update_epsilon"):
+        for name in ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_update_epsilon"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
         if not 0 < self.update_epsilon <= LARGEST_EPSILON:
@@ -189,8 +191,8 @@ class StrictSettings:
         """With which of these settings another one has no effect; empty where it has one."""
         if name in OF_NOISE and self.protect != "noise":
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
-        if name == "opinion_epsilon" and not self.opinions:
-            return "`opinions=0`, only with opinions"
+        if name == "propagated_epsilon" and not self.propagated_labels:
+            return "`propagated_labels=0`, only with propagated labels"
         if name.startswith("lifetime_") and self.book is None:
             return "a run on its own, only with `book`"
         return ""
@@ -206,14 +208,14 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
 
     classify: one of counts, 16 of the own encoder, one of its scale, one of each matrix, 40 of
     trust, and 60 of a tree network. link: one of counts, 4 of products, one of whitening, and one
-    of colours and of each opinion.
+    of colours and of each propagated label.
     """
     if task == "link":
-        return 1 + LINK_SUMS + 2 + int(given.get("opinions", LINK_OPINIONS))
-    opinions = given.get("opinions", StrictSettings.opinions)
+        return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))
+    propagated_labels = given.get("propagated_labels", StrictSettings.propagated_labels)
     encoder = given.get("encoder_epochs", ENCODER_EPOCHS)
     trees = TREE_EPOCHS if given.get("tree_network", StrictSettings.tree_network) else 0
-    return int(1 + encoder + 2 + opinions + TRUST_EPOCHS + trees)
+    return int(1 + encoder + 2 + propagated_labels + TRUST_EPOCHS + trees)
 
 
 def has_no_meaning(name: str, task: str) -> bool:

@@ -44,7 +44,7 @@ ATTACKS: Registry[Attack] = Registry(
         "whole-run": "lumos.audit.attacks.whole_run:WHOLE_RUN_LABEL_ATTACK",
         "features": "lumos.audit.attacks.whole_run:FEATURE_SWAP_ATTACK",
         "canary": "lumos.audit.attacks.sums:CANARY_ATTACK",
-        "opinions": "lumos.audit.attacks.neighbours:OPINION_RATIO_ATTACK",
+        "propagated_labels": "lumos.audit.attacks.neighbours:PROPAGATED_LABEL_RATIO_ATTACK",
         "neighbourhood": "lumos.audit.attacks.neighbours:NEIGHBOURHOOD_ATTACK",
         "answers": "lumos.audit.attacks.link_queries:LINK_ASKERS_ATTACK",
         "link-neighbours": "lumos.audit.attacks.link_training:LINK_NEIGHBOURS_ATTACK",

@@ -1,16 +1,17 @@
-"""What neighbours learn in the training of links: colours, opinions, proposals and replies.
+"""What neighbours learn in the training of links: colours, propagated labels, proposals and
+replies.
 
 Messages are those of the tape. *One neighbour* u of v has what v told it, what it told itself, and
 what v proposed and replied to it. *All neighbours of v but w* have everything that v received and
-said, and are told what w said: they compute v's opinions with the public frequencies of colours,
-and the exact likelihood of what v said, with w among its neighbours or without. The colour that v
-takes for its own is summed over after the first opinion: it stays on the device.
+said, and are told what w said: they compute v's propagated labels with the public frequencies of
+colours, and the exact likelihood of what v said, with w among its neighbours or without. The colour
+that v takes for its own is summed over after the first propagated label: it stays on the device.
 
 Attackers are assumed to know the truth about one half of all devices, to learn from, and are
 evaluated on the other. *Without* is the same attacker with its own degree alone. Whoever can
-predict an edge can infer it: no bound is claimed about edges and degrees. An opinion has one: its
-ε, for any two neighbourhoods of its sender. All neighbours of a device know its first opinion
-before it was randomized, so the frequencies of what was sent certify an ε.
+predict an edge can infer it: no bound is claimed about edges and degrees. An propagated label has
+one: its ε, for any two neighbourhoods of its sender. All neighbours of a device know its first
+propagated label before it was randomized, so the frequencies of what was sent certify an ε.
 """
 
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ from lumos.secagg.parameters import FixedPoint
 from lumos.strict.features import feature_form
 from lumos.strict.link.guarantees import MESSAGES, SUMS
 from lumos.strict.link.stages import COLOURS, LinkSchedule
-from lumos.strict.messages import COLOUR, OPINION, PROPOSAL, REPLY
+from lumos.strict.messages import COLOUR, PROPAGATED_LABEL, PROPOSAL, REPLY
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import Config
@@ -76,7 +77,7 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
     recorded = scene.recorded("link")
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
     told = told_by(recorded)
-    yield from opinion_rows(recorded, told, halves)
+    yield from propagated_label_rows(recorded, told, halves)
     scene.say("degrees, by one neighbour")
     events = matching_events(recorded.tape, recorded.graph)
     attackers = one_neighbour(recorded.graph, told, events, halves)
@@ -98,7 +99,7 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
         yield AuditRow(
             attack=LINK_NEIGHBOURS_ATTACK.name,
             adversary=name,
-            about="whether two others are linked, from colours and opinions",
+            about="whether two others are linked, from colours and propagated labels",
             measure="AUC",
             estimate=found,
             chance=without,
@@ -108,33 +109,33 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
 
 
 def told_by(recorded: Recorded) -> Ints:
-    """[devices, rounds] colour and opinions of each; -1 for devices without neighbours."""
-    opinions = len(recorded.tape.messages(OPINION.name))
+    """[devices, rounds] colour and propagated labels of each; -1 for devices without neighbours."""
+    propagated_labels = len(recorded.tape.messages(PROPAGATED_LABEL.name))
     rounds = [said(recorded, COLOUR.name)] if recorded.tape.messages(COLOUR.name) else []
-    rounds += [said(recorded, OPINION.name, number) for number in range(opinions)]
+    rounds += [said(recorded, PROPAGATED_LABEL.name, number) for number in range(propagated_labels)]
     return np.stack(rounds, axis=1)
 
 
-# Opinions against their ε.
+# Propagated labels against their ε.
 
 
-def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
-    """What pooled neighbours find of the randomization of opinions, against its bounds."""
+def propagated_label_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
+    """What pooled neighbours find of the randomization of propagated labels, against its bounds."""
     strict = settings_of(recorded.config)
-    if not strict.opinions:
+    if not strict.propagated_labels:
         return
-    wanted = first_opinions(recorded, told)
+    wanted = first_propagated_labels(recorded, told)
     meant = wanted >= 0
     found = certified_against_rest(wanted[meant], told[meant, 1], strict.colours)
     if found is not None:
         yield AuditRow(
             attack=LINK_NEIGHBOURS_ATTACK.name,
             adversary="all neighbours of a device",
-            about="ε that first opinions certify, sent against meant, largest of all colours",
+            about="ε that first propagated labels certify, sent against meant, largest of all colours",
             measure="ε",
             estimate=found,
-            bound=strict.opinion_epsilon,
-            bound_is=f"one opinion: ε = {strict.opinion_epsilon:g}",
+            bound=strict.propagated_epsilon,
+            bound_is=f"one propagated label: ε = {strict.propagated_epsilon:g}",
             knows_mechanism=True,
         )
     guaranteed = printed(recorded.run, EDGE, MESSAGES)
@@ -142,14 +143,15 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
     pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
     if guaranteed is not None and len(pairs):
         one, other = (edge_ratios(recorded, told, turned) for turned in (pairs, pairs[:, ::-1]))
-        # Given all that was said, the opinions of both ends are independent: their ratios add up.
+        # Given all that was said, the propagated labels of both ends are independent: their ratios
+        # add up.
         for ends, ratio in ((1, one), (2, one + other)):
             yield AuditRow(
                 attack=LINK_NEIGHBOURS_ATTACK.name,
                 adversary="all neighbours of one end"
                 if ends == 1
                 else "all neighbours of each end",
-                about="an edge, there or not: largest likelihood ratio of all opinions of "
+                about="an edge, there or not: largest likelihood ratio of all propagated labels of "
                 + ("one end" if ends == 1 else "both ends"),
                 measure="ε",
                 estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
@@ -159,9 +161,9 @@ def opinion_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[
             )
 
 
-def first_opinions(recorded: Recorded, told: Ints) -> Ints:
-    """[devices] the colour that each meant in its first opinion; -1 where it drew one of several,
-    and where it has no neighbour to tell."""
+def first_propagated_labels(recorded: Recorded, told: Ints) -> Ints:
+    """[devices] the colour that each meant in its first propagated label; -1 where it drew one of
+    several, and where it has no neighbour to tell."""
     above = _above_usual(recorded, told, 0, np.arange(len(told)))
     rows = np.arange(len(told))
     heard = told[:, 0] >= 0
@@ -189,7 +191,8 @@ def colour_counts(graph: Graph, colours: Ints, size: int) -> Doubles:
 
 
 def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
-    """[pairs] log P(opinions of v | w is its neighbour) / P(… | it is not), for all others.
+    """[pairs] log P(propagated labels of v | w is its neighbour) / P(… | it is not), for all
+    others.
 
     Args:
         pairs: [pairs, 2] v and w.
@@ -208,11 +211,11 @@ def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
 def _log_likelihood(
     recorded: Recorded, told: Ints, pairs: Ints, there: Flags, *, more: bool
 ) -> Doubles:
-    """[pairs] of the opinions of v, with w among its neighbours (`more`) or without."""
+    """[pairs] of the propagated labels of v, with w among its neighbours (`more`) or without."""
     strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
     size, (v, w) = strict.colours, pairs.T
     rows = np.arange(len(pairs))
-    kept = np.exp(strict.opinion_epsilon) / (np.exp(strict.opinion_epsilon) + size - 1)
+    kept = np.exp(strict.propagated_epsilon) / (np.exp(strict.propagated_epsilon) + size - 1)
     other = (1 - kept) / (size - 1)
     # [pairs, colours] P(what v takes for its own, and what it said so far).
     own = np.zeros((len(pairs), size))
@@ -295,7 +298,7 @@ def one_neighbour(
         v=v,
         own=np.log1p(degree[u])[:, None],
         seen={
-            "colours and opinions": messages,
+            "colours and propagated labels": messages,
             "proposals and replies": passed,
             "all messages": np.hstack([messages, passed]),
         },

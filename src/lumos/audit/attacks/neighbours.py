@@ -160,21 +160,22 @@ SYMBOL_RATIO_ATTACK = Attack(
 )
 
 
-# What a device meant, from the opinion that it sent: the ε that frequencies certify.
+# What a device meant, from the propagated label that it sent: the ε that frequencies certify.
 #
 # All neighbours of a device together know everything that it received, because they sent it. With
-# the opened sums they compute its evidence, and the opinion that it must have had before it was
-# randomized. How often each opinion was sent then shows the ε of the mechanism as it was used. Only
-# devices without a tie in their evidence are counted: of others nobody knows what they meant.
+# the opened sums they compute its evidence, and the propagated label that it must have had before
+# it was randomized. How often each propagated label was sent then shows the ε of the mechanism as
+# it was used. Only devices without a tie in their evidence are counted: of others nobody knows what
+# they meant.
 
 ADVERSARY = "all neighbours of a device"
 
 
-def attack_opinion_ratio(scene: Scene) -> Iterator[AuditRow]:
-    """Every opinion of one recorded run."""
+def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
+    """Every propagated label of one recorded run."""
     recorded = scene.recorded("classify")
     schedule = public_schedule(recorded)
-    mechanism, epsilon = schedule.opinion_mechanism, schedule.strict.opinion_epsilon
+    mechanism, epsilon = schedule.propagated_label_mechanism, schedule.strict.propagated_epsilon
     evidence = evidence_of(recorded, schedule)
     for number, total in enumerate(evidence):
         meant = intended(total)
@@ -183,26 +184,26 @@ def attack_opinion_ratio(scene: Scene) -> Iterator[AuditRow]:
         if not len(here):
             continue
         named = mechanism.read(bodies[here]) > 0
-        claim = f"opinion_epsilon = {epsilon:g}"
+        claim = f"propagated_epsilon = {epsilon:g}"
         if named.shape[1] == schedule.classes and (named.sum(axis=1) == 1).all():
             counts = np.bincount(meant[here], minlength=schedule.classes)
             right = int((named.argmax(axis=1) == meant[here]).sum())
             yield AuditRow(
-                attack=OPINION_RATIO_ATTACK.name,
+                attack=PROPAGATED_LABEL_RATIO_ATTACK.name,
                 adversary="one neighbour",
-                about=f"opinion {number + 1} before it was randomized, from the one sent",
+                about=f"propagated label {number + 1} before it was randomized, from the one sent",
                 measure="accuracy",
                 estimate=Proportion(right, len(here)),
                 chance=float(counts.max() / counts.sum()),
-                chance_is="the most frequent opinion",
+                chance_is="the most frequent propagated label",
                 bound=most_right(epsilon, schedule.classes, counts / counts.sum()),
                 bound_is=claim,
                 knows_mechanism=True,
             )
         yield AuditRow(
-            attack=OPINION_RATIO_ATTACK.name,
+            attack=PROPAGATED_LABEL_RATIO_ATTACK.name,
             adversary=ADVERSARY,
-            about=f"ε that the frequencies of opinion {number + 1} certify, given what was meant",
+            about=f"ε that the frequencies of propagated label {number + 1} certify, given what was meant",
             measure="ε",
             estimate=certified(meant[here], named),
             bound=epsilon,
@@ -212,16 +213,16 @@ def attack_opinion_ratio(scene: Scene) -> Iterator[AuditRow]:
 
 
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
-    """[devices, k] what each opinion was made of, from messages and opened sums alone."""
+    """[devices, k] what each propagated label was made of, from messages and opened sums alone."""
     graph, tape = recorded.graph, recorded.tape
-    form, mechanism = schedule.symbol_form, schedule.opinion_mechanism
-    opinions = settings_of(recorded.config).opinions
+    form, mechanism = schedule.symbol_form, schedule.propagated_label_mechanism
+    propagated_labels = settings_of(recorded.config).propagated_labels
     sums = opened_sums(recorded)
     after = [stage.name for stage, _ in schedule.sums[::-1]].index(SYMBOLS)
     first = len(sums) - 1 - after
     evidence = np.zeros((graph.devices, schedule.classes))
     found = []
-    for kind in range(opinions):
+    for kind in range(propagated_labels):
         if kind == 0:
             (batch,) = tape.messages("strict/symbol")
             support = one_hot(batch.body[:, : form.width], form.alphabet)
@@ -240,19 +241,19 @@ def intended(evidence: Doubles) -> Ints:
     return np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
 
 
-OPINION_RATIO_ATTACK = Attack(
-    name="opinions",
-    title="what devices meant, from the opinions that they sent",
-    run=attack_opinion_ratio,
+PROPAGATED_LABEL_RATIO_ATTACK = Attack(
+    name="propagated_labels",
+    title="what devices meant, from the propagated labels that they sent",
+    run=attack_propagated_label_ratio,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),
 )
 
 
-# Degrees and third-party edges, from the symbols and opinions that neighbours receive.
+# Degrees and third-party edges, from the symbols and propagated labels that neighbours receive.
 #
 # The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run,
-# its symbol and all opinions; what u itself sent to v; and the public list of who trains.
+# its symbol and all propagated labels; what u itself sent to v; and the public list of who trains.
 # **Degree**: is that of v at most 1, at most 5, below the median? **Edge**: is w a neighbour of v,
 # or a random device? *One neighbour* knows the symbol of w, *neighbours of both* all that w sent.
 #
@@ -441,7 +442,7 @@ def evaluated(score: Doubles, truth: Flags, half: Flags) -> float:
 
 
 def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
-    """By the symbols and opinions of one recorded run."""
+    """By the symbols and propagated labels of one recorded run."""
     recorded = scene.recorded("classify")
     graph = recorded.graph
     pairs = NeighbourPairs.of(graph, MOST)
@@ -481,7 +482,7 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
 
 
 _ABOUT = {
-    "degree ≤ 1": "degree of v: at most 1, or more; from its symbol and opinions",
+    "degree ≤ 1": "degree of v: at most 1, or more; from its symbol and propagated labels",
     "≤ 5": "degree of v: at most 5, or more; the same",
     "< median": "degree of v: below the median, or not; the same",
     "edge, one neighbour": "edge v-w, from what v sent and the symbol of w",
@@ -490,17 +491,17 @@ _ABOUT = {
 
 
 def sent_in(recorded: Recorded) -> list[Ints]:
-    """[devices] the symbol, and every opinion, of each device; -1 where it sent none."""
-    opinions = range(settings_of(recorded.config).opinions)
+    """[devices] the symbol, and every propagated label, of each device; -1 where it sent none."""
+    propagated_labels = range(settings_of(recorded.config).propagated_labels)
     return [
         said(recorded, "strict/symbol"),
-        *(said(recorded, "strict/opinion", number) for number in opinions),
+        *(said(recorded, "strict/opinion", number) for number in propagated_labels),
     ]
 
 
 NEIGHBOURHOOD_ATTACK = Attack(
     name="neighbourhood",
-    title="degrees and edges from symbols and opinions",
+    title="degrees and edges from symbols and propagated labels",
     run=attack_neighbourhood,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),

@@ -36,7 +36,7 @@ PREDICTIONS = 40
 COLUMN = "training devices"
 PLENTY = {
     "lifetime_epsilon": 1e3,
-    "lifetime_opinion_epsilon": 1e3,
+    "lifetime_propagated_epsilon": 1e3,
     "lifetime_update_epsilon": 1e3,
 }
 
@@ -67,7 +67,7 @@ def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     """
     wanted = settings_of(scene.config("classify"))
     few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}
-    few["epochs"] = 1 + 1 + 2 + wanted.opinions + 1
+    few["epochs"] = 1 + 1 + 2 + wanted.propagated_labels + 1
     few["clip"] = wanted.clip * (1 + (1 + number) / 1000)
     if wanted.label_epsilon is not None and "epsilon" in changes:
         few["label_epsilon"] = max(wanted.label_epsilon, changes["epsilon"])

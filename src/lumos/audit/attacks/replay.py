@@ -1,8 +1,8 @@
 """What other data would have added to the sums of a recorded strict run of `classify`.
 
-The trainer runs again, and is given the sums, symbols and opinions of the recording in place of its
-own. Given these, a device's vectors depend on its own data only: so one replay can change all
-devices at once, and each of them is a case of its own.
+The trainer runs again, and is given the sums, symbols and propagated labels of the recording in
+place of its own. Given these, a device's vectors depend on its own data only: so one replay can
+change all devices at once, and each of them is a case of its own.
 
 Whoever replays is *informed*: it knows the data of all other devices and how their labels were
 drawn. No neighbour and no coordinator knows that much, so what it finds is more than what they can.
@@ -48,8 +48,8 @@ class Seen(NamedTuple):
     """In the order of the sums."""
     symbols: Ints
     """[devices] -1 where a device told nobody a symbol."""
-    opinions: Sequence[Bytes]
-    """For each opinion [devices, bytes]."""
+    propagated_labels: Sequence[Bytes]
+    """For each propagated label [devices, bytes]."""
 
 
 def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
@@ -57,9 +57,11 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     bodies, senders = told(tape, "strict/symbol", devices)
     symbols = np.full(devices, -1)
     symbols[senders] = schedule.symbol_form.values(bodies[senders])
-    numbers = range(schedule.strict.opinions)
-    opinions = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
-    return Seen(opened_on(tape, FixedPoint.of(schedule.config.updates, devices)), symbols, opinions)
+    numbers = range(schedule.strict.propagated_labels)
+    propagated_labels = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
+    return Seen(
+        opened_on(tape, FixedPoint.of(schedule.config.updates, devices)), symbols, propagated_labels
+    )
 
 
 class Summands(NamedTuple):
@@ -85,7 +87,7 @@ class Transcript:
     """Of all devices' vectors, without noise."""
     noises: list[Noise | None] = field(repr=False)
     evidence: list[Doubles] = field(repr=False)
-    """[devices, k] what each opinion was made of."""
+    """[devices, k] what each propagated label was made of."""
     rows: Any = field(repr=False)
     """[devices, d] features as the encoder uses them, weighted by the counts."""
 
@@ -153,11 +155,11 @@ class ReplayedClassifier(StrictClassifier):
         """[devices, d] features as the encoder uses them."""
         return self.encoder.rows
 
-    def tell_opinion(self, number: int) -> Program[None]:
+    def tell_propagated_label(self, number: int) -> Program[None]:
         """Send what was sent in the recording."""
         self.evidence.append(np.sum(self._evidence(number), axis=0))
-        self._sent = list(self._seen.opinions[:number])
-        yield from self._exchange_opinions(number, None)
+        self._sent = list(self._seen.propagated_labels[:number])
+        yield from self._exchange_propagated_labels(number, None)
 
     def _sum(self, stage: Stage, step: int, randomness: int) -> Program[Doubles]:
         vectors = stage.vectors(self)

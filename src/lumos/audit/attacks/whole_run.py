@@ -338,9 +338,9 @@ WHOLE_RUN_LABEL_ATTACK = Attack(
 # probability Φ(μ/2) at most (Dong, Roth, Su 2022), since both cases are equally likely.
 #
 # Other rows are those of another device, one word only, and no word at all. Edges are tried many at
-# once, no two at one device: given what passed, each is a case of its own. Opinions tell of an edge
-# besides; the largest ratio of the probabilities of all opinions, with the edge and without it,
-# stands beside what the table counts for them.
+# once, no two at one device: given what passed, each is a case of its own. Propagated labels tell
+# of an edge besides; the largest ratio of the probabilities of all propagated labels, with the edge
+# and without it, stands beside what the table counts for them.
 #
 # It also knows what the sums would be without noise, and so how much noise was in them: stage by
 # stage beside that of the account.
@@ -417,7 +417,7 @@ def feature_rows(
 def edge_rows(
     recorded: Recorded, run: Transcript, generator: np.random.Generator
 ) -> Iterator[AuditRow]:
-    """The same of edges between devices of one role, and of opinions."""
+    """The same of edges between devices of one role, and of propagated labels."""
     edges = apart(run.graph, generator)
     every = run.graph.edge_list()
     kept = ~np.isin(_keys(every, run.graph.devices), _keys(edges, run.graph.devices))
@@ -425,7 +425,7 @@ def edge_rows(
     distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
     for role, column in COLUMNS.items():
         # Of its two ends.
-        messages = 2 * run.schedule.disclosed(role).opinions
+        messages = 2 * run.schedule.disclosed(role).propagated_labels
         here = (run.roles[edges] == role).all(axis=1)
         if here.any():
             yield from _rows(
@@ -438,17 +438,17 @@ def edge_rows(
                 what=f"an edge of two {column}: there, or not, from all sums",
                 messages=messages,
             )
-    found = opinion_ratios(run, without, edges)
+    found = propagated_label_ratios(run, without, edges)
     if found is not None:
         yield AuditRow(
             attack=FEATURE_SWAP_ATTACK.name,
             adversary=INFORMED,
-            about="an edge: there, or not, from all opinions, largest log-likelihood ratio",
+            about="an edge: there, or not, from all propagated labels, largest log-likelihood ratio",
             measure="ε",
             estimate=Exactly(float(np.abs(found).max(initial=0)), len(edges)),
             bound=messages,
-            bound_is=f"ε of an edge by opinions: 2 · {run.schedule.strict.opinions} · "
-            f"{run.schedule.strict.opinion_epsilon:g}",
+            bound_is=f"ε of an edge by propagated labels: 2 · {run.schedule.strict.propagated_labels} · "
+            f"{run.schedule.strict.propagated_epsilon:g}",
             knows_mechanism=True,
             note="Computed from what devices received and sent.",
         )
@@ -469,7 +469,7 @@ def _rows(
     cell = printed(recorded.run, about, column)
     bound = None if cell is None or not cell[1] else mu_for(cell[0] - messages, cell[1])
     where = "" if cell is None else f"{about}, {column}, {spelled(cell)}"
-    where += f", less ε = {messages:g} by opinions" * (messages > 0)
+    where += f", less ε = {messages:g} by propagated labels" * (messages > 0)
     yield AuditRow(
         attack=FEATURE_SWAP_ATTACK.name,
         adversary=INFORMED,
@@ -509,19 +509,19 @@ def apart(graph: Graph, generator: np.random.Generator) -> Ints:
     return chosen
 
 
-def opinion_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles | None:
-    """[edges] log ratio of the probabilities of all opinions, with and without each edge.
+def propagated_label_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles | None:
+    """[edges] log ratio of the probabilities of all propagated labels, with and without each edge.
 
     Nobody's evidence but that of the two ends may change with an edge: if it did, that would count.
     None for mechanisms whose messages are not one value.
     """
-    mechanism = run.schedule.opinion_mechanism
+    mechanism = run.schedule.propagated_label_mechanism
     if not run.evidence or not isinstance(mechanism, RandomizedResponse | Digits):
         return None
     form = LabelForm.of(mechanism)
     table = form.table(mechanism.epsilon)
     found = np.zeros(len(run.roles))
-    for number, sent in enumerate(run.seen.opinions):
+    for number, sent in enumerate(run.seen.propagated_labels):
         value = form.values(sent)
         with_edge, without_edge = (
             np.log((_chosen(some.evidence[number]) @ table)[np.arange(len(value)), value])
@@ -534,7 +534,7 @@ def opinion_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles
 
 
 def _chosen(evidence: Doubles) -> Doubles:
-    """[devices, k] probability that each class is the opinion, before it is randomized."""
+    """[devices, k] probability that each class is the propagated label, before it is randomized."""
     best = evidence == evidence.max(axis=1, keepdims=True)
     chances: Doubles = best / best.sum(axis=1, keepdims=True)
     return chances

@@ -7,15 +7,15 @@ With a book there are two columns for each role: what is seen in this run, and i
 book, in which roles may have been others.
 
 **Label.** Everything is a function of the randomized label: pure ε, any two labels. With
-`label_epsilon=inf` sums see the label itself: ε of the symbol, and the sums' (ε, δ).
-**Features.** They are in sums only. For the same randomized label, other features move a vector by
-`Reach.features`. A device without a label adds nothing to any sum.
-**Whole record.** First other features, (ε, δ), then another label, pure: ε adds up, δ does not.
-**Membership.** Zeros in place of a device's vectors, its messages unchanged. For a device that is
-not there at all there is no guarantee: its neighbours' opinions change with it.
-**Edge.** One edge changes the opinions of its two ends, ε_m each, and their vectors in the sums
-after the release. The opinions of others, and all that follows, are functions of what was sent.
-**Degree.** As many edges at once: no useful bound.
+`label_epsilon=inf` sums see the label itself: ε of the symbol, and the sums' (ε, δ). **Features.**
+They are in sums only. For the same randomized label, other features move a vector by
+`Reach.features`. A device without a label adds nothing to any sum. **Whole record.** First other
+features, (ε, δ), then another label, pure: ε adds up, δ does not. **Membership.** Zeros in place of
+a device's vectors, its messages unchanged. For a device that is not there at all there is no
+guarantee: its neighbours' propagated labels change with it. **Edge.** One edge changes the
+propagated labels of its two ends, ε_m each, and their vectors in the sums after the release. The
+propagated labels of others, and all that follows, are functions of what was sent. **Degree.** As
+many edges at once: no useful bound.
 
 What a reader of a run of `classify` should know, and what would help: one sentence each.
 
@@ -120,14 +120,14 @@ def _presence(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
 def _edge(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     if spent.answers:
         return f"{NONE}: answers about links are about edges"
-    return _with_sums(schedule, role, spent, EDGE, 2 * spent.opinions, ends=2)
+    return _with_sums(schedule, role, spent, EDGE, 2 * spent.propagated_labels, ends=2)
 
 
 def _other_edge(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str:
     # One end swaps a neighbour; the old one and the new one lose and gain an edge.
     if spent.answers:
         return f"{NONE}: answers about links are about edges"
-    return _with_sums(schedule, role, spent, EDGE, 3 * spent.opinions, ends=4)
+    return _with_sums(schedule, role, spent, EDGE, 3 * spent.propagated_labels, ends=4)
 
 
 def _and_answers(cell: str, spent: Disclosed) -> str:
@@ -157,7 +157,9 @@ def _with_sums(
 def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
     """Each account by itself: what a book counts against its limits."""
     parts = [f"label ε = {up(spent.label)}"] * (spent.label > 0)
-    parts += [f"opinions ε = {up(spent.opinions)}"] * (spent.opinions > 0)
+    parts += [f"propagated labels ε = {up(spent.propagated_labels)}"] * (
+        spent.propagated_labels > 0
+    )
     account = schedule.account(spent.mu[RECORD])
     if account is not None and spent.mu[RECORD]:
         parts.append(f"sums ({up(account[0])}, {account[1]:g})")

@@ -95,7 +95,7 @@ class LeafTable:
         return leaves
 
 
-# The residual head: a tree network on symbols and opinions, added to the logits so far.
+# The residual head: a tree network on symbols and propagated labels, added to the logits so far.
 #
 # **Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
 # may name. A device's tree has a branch for every message that it received. On its own side of the

@@ -6,14 +6,15 @@
     encoder      training devices     gradients of the own encoder
     scale        validation devices   losses of the own encoder at several scales
     symbols      both                 which symbols devices of a class receive
-    opinions     validation devices   the same for each opinion
+    propagated labels     validation devices   the same for each propagated label
     trust        validation devices   gradients of a few weights that combine all of it
     trees        validation devices   gradients of a tree network (`tree_network`)
     vote         validation devices   which candidate is right how often (after the last epoch)
     temperature  validation devices   how sure the chosen candidate is at several temperatures
 
-What training devices know of each other comes back to them in opinions, so everything that follows
-opinions is learnt by validation devices, whose label is never released (`docs/strict.md`, Echo).
+What training devices know of each other comes back to them in propagated labels, so everything that
+follows propagated labels is learnt by validation devices, whose label is never released
+(`docs/strict.md`, Echo).
 
 The shares in the budget μ² are for other features in `counts`, `encoder` and `scale`, and for one
 edge at one of its ends in all others. So the encoder has nearly everything that a training device
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from lumos.strict.features import OuterVectors
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
-OPINIONS, TRUST, TREES = "opinions", "trust", "trees"
+PROPAGATED, TRUST, TREES = "propagated_labels", "trust", "trees"
 VOTE, TEMPERATURE = "vote", "temperature"
 
 SCALES = tuple(2.0**-power for power in range(-1, 9))
@@ -237,32 +238,32 @@ class Symbols(ClassifyStage):
         state.matrices = [*state.matrices, total]
 
 
-class Opinions(Symbols):
-    """The matrix of each opinion; each of them has the whole share."""
+class PropagatedLabels(Symbols):
+    """The matrix of each propagated label; each of them has the whole share."""
 
-    name = OPINIONS
-    learns = "which opinions devices of a class receive"
+    name = PROPAGATED
+    learns = "which propagated labels devices of a class receive"
     roles = VALIDATES
 
     @property
     def num_sums(self) -> int:
-        """One for each opinion."""
-        return self.schedule.strict.opinions
+        """One for each propagated label."""
+        return self.schedule.strict.propagated_labels
 
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
-        return self.schedule.label_form.alphabet * self.schedule.opinion_mechanism.alphabet
+        return self.schedule.label_form.alphabet * self.schedule.propagated_label_mechanism.alphabet
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
-        """Have all devices send an opinion on what they received."""
-        yield from state.tell_opinion(1 + step)
+        """Have all devices send an propagated label on what they received."""
+        yield from state.tell_propagated_label(1 + step)
 
 
 class TrustStage(ClassifyStage):
     """Gradients of the weights that combine own features and messages."""
 
     name = TRUST
-    learns = "how much own features, symbols and opinions count, from validation devices"
+    learns = "how much own features, symbols and propagated labels count, from validation devices"
     loss = (
         "Validation devices' loss with what neighbours sent. A control's messages say nothing: it "
         "can only learn to ignore them."
@@ -293,7 +294,7 @@ class TrustStage(ClassifyStage):
 
     def width(self, features: int) -> int:
         """Return a weight for each input, a bias for each class, and the loss."""
-        return 2 + self.schedule.strict.opinions + self.schedule.classes + 1
+        return 2 + self.schedule.strict.propagated_labels + self.schedule.classes + 1
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return clipped gradients and losses."""
@@ -316,7 +317,7 @@ class Trees(TrustStage):
 
     name = TREES
     title = "tree network"
-    learns = "a tree network on symbols and opinions, from validation devices"
+    learns = "a tree network on symbols and propagated labels, from validation devices"
     loss = "Validation devices' loss with the tree network."
 
     @property
@@ -416,7 +417,7 @@ CLASSIFY_STAGES: list[type[Stage]] = [
     EncoderStage,
     Scale,
     Symbols,
-    Opinions,
+    PropagatedLabels,
     TrustStage,
     Trees,
     VoteStage,
@@ -463,9 +464,9 @@ class ClassifySchedule(Schedule):
         return self.symbol_form
 
     @cached_property
-    def opinion_mechanism(self) -> Mechanism:
-        """How an opinion is randomized."""
-        return make_mechanism(self.classes, self.strict.opinion_epsilon, self.strict.mechanism)
+    def propagated_label_mechanism(self) -> Mechanism:
+        """How an propagated label is randomized."""
+        return make_mechanism(self.classes, self.strict.propagated_epsilon, self.strict.mechanism)
 
     @property
     def strength(self) -> float:
@@ -490,11 +491,11 @@ class ClassifySchedule(Schedule):
         return (self.strict.encoder_epochs + 1) / 2
 
     def residual_head(self, public: "PublicRandomness") -> "ResidualHead":
-        """Return the tree network on symbols and opinions, as it starts."""
+        """Return the tree network on symbols and propagated labels, as it starts."""
         from lumos.strict.classify.head import ResidualHead
 
         values = self.symbol_form.alphabet
-        values += self.strict.opinions * self.opinion_mechanism.alphabet
+        values += self.strict.propagated_labels * self.propagated_label_mechanism.alphabet
         generator = public.generator("weights")
         return ResidualHead(self.config.model, self.classes, values, generator)
 
@@ -506,6 +507,6 @@ class ClassifySchedule(Schedule):
             label = strict.epsilon if role == Role.TRAIN else 0.0
         return Disclosed(
             label=label if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
-            opinions=strict.opinions * strict.opinion_epsilon,
+            propagated_labels=strict.propagated_labels * strict.propagated_epsilon,
             mu=self.run_mu(role),
         )

@@ -1,10 +1,10 @@
-"""The strict trainer of `classify`: labels randomized once, symbols, opinions, and sums.
+"""The strict trainer of `classify`: labels randomized once, symbols, propagated labels, and sums.
 
 1. Devices that train or validate draw their label (`labels`). It is not read again.
 2. Sums train an own encoder on features alone (`encoder`).
 3. Training devices release their randomized label. All others release nothing of their own.
-4. One sum learns what symbols mean (`evidence`). Every device then tells its neighbours
-   an opinion made of what it received (`messages`), one sum learns what it means, and so on.
+4. One sum learns what symbols mean (`evidence`). Every device then tells its neighbours an
+   propagated label made of what it received (`messages`), one sum learns what it means, and so on.
 5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
    and a tree network if asked to (`head`).
 6. They vote whether neighbours count at all, and choose the temperature of what was chosen.
@@ -24,22 +24,22 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.ldp.bounds import of_one_scale
 from lumos.ldp.mechanisms import one_hot
-from lumos.strict.accounting import BookView, Disclosed, opinion_charge
+from lumos.strict.accounting import BookView, Disclosed, propagated_label_charge
 from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
 from lumos.strict.classify.guarantees import ROLES, Found, guarantees, reading, warnings
 from lumos.strict.classify.labels import draw_labels
-from lumos.strict.classify.stages import OPINIONS, SYMBOLS, TREES, TRUST, ClassifySchedule
+from lumos.strict.classify.stages import PROPAGATED, SYMBOLS, TREES, TRUST, ClassifySchedule
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
 from lumos.strict.messages import (
-    OPINION,
+    PROPAGATED_LABEL,
     SYMBOL,
-    drawn_opinions,
+    drawn_propagated_labels,
     drawn_symbols,
     drawn_values,
-    opinions,
+    propagated_labels,
     send_over,
 )
 from lumos.strict.sums import FollowedSums
@@ -62,8 +62,8 @@ class ClassifyResult(NamedTuple):
     """[hosted, k] of the own encoder."""
     released: Ints
     """[hosted] the symbol of each training device, -1 elsewhere."""
-    opinions: Bytes
-    """[hosted, opinions, bytes]"""
+    propagated_labels: Bytes
+    """[hosted, propagated labels, bytes]"""
     roles: Ints
     """[hosted]"""
     paid: Doubles
@@ -110,9 +110,9 @@ class StrictClassifier(StrictTrainer):
         self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
         self._symbols = np.where(train, self.labels.symbols, -1)
         self._sent: list[Bytes] = []
-        """For each opinion [hosted, bytes]."""
+        """For each propagated label [hosted, bytes]."""
         self.counts: list[MessageCounts] = []
-        """Of symbols, then of each opinion."""
+        """Of symbols, then of each propagated label."""
         self.matrices: list[Doubles] = []
         """The same: their noisy sums."""
         self._known_evidence: list[Doubles] = []
@@ -134,7 +134,7 @@ class StrictClassifier(StrictTrainer):
         trains = self._roles == Role.TRAIN
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
-        start = Trust.start(2 + schedule.strict.opinions, schedule.classes)
+        start = Trust.start(2 + schedule.strict.propagated_labels, schedule.classes)
         self.optimisers = {TRUST: Adam(start, TRUST_RATE)}
         if schedule.strict.tree_network:
             self._head = schedule.residual_head(self.shard.public)
@@ -175,28 +175,30 @@ class StrictClassifier(StrictTrainer):
             body = form.messages(drawn_values(shard, received, form.alphabet))
         self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
 
-    def tell_opinion(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours an opinion of what it received so far."""
-        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+    def tell_propagated_label(self, number: int) -> Program[None]:
+        """Every device tells all its neighbours an propagated label of what it received so far."""
+        shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         evidence = np.sum(self._evidence(number), axis=0)
         if self.control:  # of nothing, so every class is as likely
             evidence = np.zeros_like(evidence)
-        sent = opinions(shard, evidence, mechanism, number)
+        sent = propagated_labels(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
         if self.book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self.book.charge(opinion_charge(self.schedule.strict), senders)
-        yield from self._exchange_opinions(number, None)
+            self.book.charge(propagated_label_charge(self.schedule.strict), senders)
+        yield from self._exchange_propagated_labels(number, None)
 
-    def _exchange_opinions(self, number: int, slots: Ints | None) -> Program[None]:
-        """Send the opinions of one number over some slots, or all; count what is received."""
-        shard, mechanism = self.shard, self.schedule.opinion_mechanism
+    def _exchange_propagated_labels(self, number: int, slots: Ints | None) -> Program[None]:
+        """Send the propagated labels of one number over some slots, or all; count what is received."""
+        shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
-        epsilon = self.schedule.strict.opinion_epsilon
-        received = yield from send_over(OPINION, shard, slots, bodies, epsilon, mechanism.read)
+        epsilon = self.schedule.strict.propagated_epsilon
+        received = yield from send_over(
+            PROPAGATED_LABEL, shard, slots, bodies, epsilon, mechanism.read
+        )
         body = received.body
         if self.control:
-            body = drawn_opinions(shard, received, mechanism, number)
+            body = drawn_propagated_labels(shard, received, mechanism, number)
         counts = MessageCounts.of_messages(body, mechanism.read, received.receiver, len(shard))
         self.counts = [*self.counts[:number], counts]
 
@@ -215,7 +217,9 @@ class StrictClassifier(StrictTrainer):
     def trust(self) -> Trust:
         """Return the inputs of trust; fixed once all messages are received."""
         if self._trust is None:
-            self._trust = Trust(self._own(), self._evidence(1 + self.schedule.strict.opinions))
+            self._trust = Trust(
+                self._own(), self._evidence(1 + self.schedule.strict.propagated_labels)
+            )
         return self._trust
 
     def residual_input(self) -> "ResidualInput":
@@ -244,7 +248,9 @@ class StrictClassifier(StrictTrainer):
         """Let validation devices choose a candidate and its temperature; return the results."""
         self.candidates = self._candidates()
         yield from self._finish_stages()
-        empty = np.empty((len(self.shard), 0, self.schedule.opinion_mechanism.width), np.uint8)
+        empty = np.empty(
+            (len(self.shard), 0, self.schedule.propagated_label_mechanism.width), np.uint8
+        )
         return ClassifyResult(
             (self.candidates[self.choice] / self.temperature).astype(np.float32),
             self.candidates[0].astype(np.float32),
@@ -268,7 +274,7 @@ class StrictClassifier(StrictTrainer):
             warnings=warnings(self.schedule, self._found()),
             kept={
                 "released": result.released,
-                "opinions": result.opinions,
+                "propagated_labels": result.propagated_labels,
                 **self._remembered(),
             },
             estimates=self.vote.estimates(),
@@ -314,7 +320,7 @@ class StrictClassifier(StrictTrainer):
 
     def _learnt(self) -> Arrays:
         """Scale and matrices, as far as they are learnt; an empty array where one is not."""
-        kinds = 1 + self.schedule.strict.opinions
+        kinds = 1 + self.schedule.strict.propagated_labels
         known = dict(enumerate(self.matrices))
         matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
         return {"scale": np.array(self.scale), **matrices}
@@ -331,10 +337,10 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: a matrix is of another size.
         """
-        kinds = range(1 + self.schedule.strict.opinions)
+        kinds = range(1 + self.schedule.strict.propagated_labels)
         matrices = [state[f"matrix/{kind}"] for kind in kinds]
         for kind, matrix in enumerate(matrices):
-            stage = self.schedule[OPINIONS if kind else SYMBOLS]
+            stage = self.schedule[PROPAGATED if kind else SYMBOLS]
             if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
                 raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
         self.scale = float(state["scale"])
@@ -369,7 +375,7 @@ class StrictClassifier(StrictTrainer):
             adam.weights = arrays[stage]
         self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
         self._symbols = self._of_earlier(kept["released"], -1)
-        sent = kept["opinions"]
+        sent = kept["propagated_labels"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
         self._old = len(kept["released"])
 
@@ -394,13 +400,13 @@ class StrictClassifier(StrictTrainer):
                 raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
         if not 0 <= arrays["choice"] < len(self.schedule.candidates):
             raise InputError("model.npz: there is no such choice; train again")
-        released, sent = (kept.get(name, np.empty(0)) for name in ("released", "opinions"))
-        strict, mechanism = self.schedule.strict, self.schedule.opinion_mechanism
+        released, sent = (kept.get(name, np.empty(0)) for name in ("released", "propagated_labels"))
+        strict, mechanism = self.schedule.strict, self.schedule.propagated_label_mechanism
         if (
             released.dtype != np.int64
             or released.ndim != 1
             or sent.dtype != np.uint8
-            or sent.shape != (len(released), strict.opinions, mechanism.width)
+            or sent.shape != (len(released), strict.propagated_labels, mechanism.width)
             or len(released) > self.shard.total
             or not (released < self.schedule.symbol_form.alphabet).all()
         ):
@@ -424,6 +430,6 @@ class StrictClassifier(StrictTrainer):
         slots = np.flatnonzero(to_new & from_old)
         yield from self._exchange_symbols(slots)
         for number in range(1, 1 + len(self._sent)):
-            yield from self._exchange_opinions(number, slots)
+            yield from self._exchange_propagated_labels(number, slots)
         logits = self._candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)

@@ -54,12 +54,12 @@ def guarantees(schedule: LinkSchedule, life: Disclosed | None = None) -> list[di
     rows[NEWLY] = (
         _with_sums(schedule, run, RECORD),
         f"{run.answers} answers of calibration",
-        f"opinions ε = {up(run.opinions)}",
+        f"propagated labels ε = {up(run.propagated_labels)}",
     )
     whole[NEWLY] = (
         _with_sums(schedule, life, RECORD),
         given,
-        f"opinions ε = {up(life.opinions)}",
+        f"propagated labels ε = {up(life.propagated_labels)}",
     )
     return with_life(rows, whole, columns)
 
@@ -81,7 +81,8 @@ def _rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[str, t
         "one edge": (
             f"{NONE}: it may change who is matched with whom",
             f"{NONE}: answers are about edges",
-            f"ε = {up(2 * spent.opinions)} by opinions of both ends; {NONE} by proposals",
+            f"ε = {up(2 * spent.propagated_labels)} by propagated labels of both ends; {NONE} by "
+            f"proposals",
         ),
         "degree": (NONE, f"{NONE}: many answers tell it", f"{NONE}: neighbours learn much of it"),
         "membership: there or not there at all": (NONE, NONE, NONE),

@@ -9,8 +9,9 @@ how much evidence each level is. Where no vector does, the asker's own degree al
 Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
 
 Every device draws a colour at random and tells its neighbours. Then, a few times, it tells them the
-colour that it heard most often: an opinion, randomized, the same for all of them (`opinions`). So
-colours gather in neighbourhoods, and two devices that know the same people hear the same colours.
+colour that it heard most often: an propagated label, randomized, the same for all of them
+(`propagated_labels`). So colours gather in neighbourhoods, and two devices that know the same
+people hear the same colours.
 
 The vector is the number of times that each colour was heard in the last round, less what is usual
 for so many messages: otherwise its direction would tell the degree. Scaled to norm 1.
@@ -226,7 +227,7 @@ class Surroundings:
 
     Args:
         shard: the hosted devices.
-        mechanism: how an opinion on colours is randomized.
+        mechanism: how an propagated label on colours is randomized.
     """
 
     def __init__(self, shard: Shard, mechanism: Mechanism) -> None:
@@ -236,14 +237,15 @@ class Surroundings:
         everyone = np.arange(len(shard))
         chance = shard.randomness.uniform(everyone, "colour", 0)[:, 0]
         self._own: Ints = np.floor(chance * self._size).astype(np.int64)
-        """[hosted] what the device takes for its own: its colour, then its opinion as it was."""
+        """[hosted] what the device takes for its own: its colour, then its propagated label as it
+        was."""
         self._sent = self._own.astype(np.uint8)
         self._heard = np.zeros((len(shard), self._size))
         self.usual: list[Doubles] = []
         """For each round [colours], the frequency of each colour among all messages."""
 
     def message(self, number: int) -> Bytes:
-        """[hosted, 1] what each device sends in a round: its colour, then opinions."""
+        """[hosted, 1] what each device sends in a round: its colour, then propagated labels."""
         if number:
             self._own = preferred(self._shard, self._above_usual(number - 1), number)
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]

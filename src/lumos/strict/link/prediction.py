@@ -1,8 +1,8 @@
 """Questions about pairs after training, and what devices answer with.
 
-A folder keeps public weights, and the colours and opinions that devices sent: nothing that is made
-of raw features, nothing of which neighbours a device has. Vectors and degrees are computed again,
-from the graph, when somebody asks about pairs.
+A folder keeps public weights, and the colours and propagated labels that devices sent: nothing that
+is made of raw features, nothing of which neighbours a device has. Vectors and degrees are computed
+again, from the graph, when somebody asks about pairs.
 
 Devices need nothing but their vectors and their budgets of answers: the program that asks has no
 graph, so a peer is a non-neighbour to it whether it is a neighbour or not.
@@ -85,7 +85,7 @@ class LinkResult:
     degree: Ints = field(repr=False)
     """[devices]"""
     sent: Bytes = field(repr=False)
-    """[devices, rounds] colours and opinions, as they were sent."""
+    """[devices, rounds] colours and propagated labels, as they were sent."""
     budget: AnswerBudget = field(repr=False)
     strict: StrictSettings
     seed: int
@@ -229,7 +229,7 @@ class LinkResult:
         _check(schedule, words.width, weights, kept, len(shard))
         encoder = LinkEncoder(words, schedule, public)
         encoder.load_state_dict(weights)
-        surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        surroundings = Surroundings(shard, schedule.propagated_label_mechanism)
         surroundings.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):
             surroundings.repeat(number, sent)
@@ -271,7 +271,7 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         InputError: an array is missing, or is of another shape or kind.
     """
     strict = schedule.strict
-    rounds, size = 1 + strict.opinions, strict.embedding
+    rounds, size = 1 + strict.propagated_labels, strict.embedding
     shapes = {
         "weights": (width,),
         "basis": (width, size),

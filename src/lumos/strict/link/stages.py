@@ -5,7 +5,7 @@
     counts      how often each word occurs
     products    words of a device and the embedding of its partner, along a matching of edges
     whitening   how embeddings are spread
-    colours     how often each colour, and each opinion on colours, was sent
+    colours     how often each colour, and each propagated label on colours, was sent
     levels      which levels pairs of a kind have (after the last epoch)
 
 The shares in the budget μ² are for other features in place of a device's own. Colours depend on no
@@ -159,18 +159,18 @@ class Whitening(LinkStage):
 
 
 class Colours(LinkStage):
-    """Frequencies of the colours, and of opinions on them."""
+    """Frequencies of the colours, and of propagated labels on them."""
 
     name = COLOURS
-    learns = "how often each colour, and each opinion on colours, was sent"
+    learns = "how often each colour, and each propagated label on colours, was sent"
     share = 0.02
     question = NORM
     replayed = True
 
     @property
     def num_sums(self) -> int:
-        """One for colours, and one for each opinion."""
-        return 1 + self.schedule.strict.opinions
+        """One for colours, and one for each propagated label."""
+        return 1 + self.schedule.strict.propagated_labels
 
     @property
     def moves(self) -> Sensitivity:
@@ -186,7 +186,7 @@ class Colours(LinkStage):
         return self.schedule.strict.colours
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Have every device send its colour, or an opinion."""
+        """Have every device send its colour, or an propagated label."""
         yield from state.tell(step)
 
     def vectors(self, state: "StrictLinker") -> Doubles:
@@ -259,15 +259,15 @@ class LinkSchedule(Schedule):
         return features * (2 if self.signed else 1)
 
     @cached_property
-    def opinion_mechanism(self) -> Mechanism:
-        """How an opinion is randomized: one byte, so that it can be counted at once."""
-        return make_mechanism(self.strict.colours, self.strict.opinion_epsilon, "krr")
+    def propagated_label_mechanism(self) -> Mechanism:
+        """How an propagated label is randomized: one byte, so that it can be counted at once."""
+        return make_mechanism(self.strict.colours, self.strict.propagated_epsilon, "krr")
 
     def disclosed(self, role: Role = Role.NOBODY) -> Disclosed:
         """Return what is seen of a device in training. About edges sums have no bound."""
         return Disclosed(
             label=0.0,
-            opinions=self.strict.opinions * self.strict.opinion_epsilon,
+            propagated_labels=self.strict.propagated_labels * self.strict.propagated_epsilon,
             mu=self.run_mu(role),
             answers=ANSWERS_OF_CALIBRATION,
         )

@@ -4,7 +4,7 @@
 2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.twoparty.products`).
-3. Colours and opinions on them give every device a vector of its surroundings (`levels`).
+3. Colours and propagated labels on them give every device a vector of its surroundings (`levels`).
 4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their
    score (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what
    a level means (`levels`).
@@ -21,7 +21,7 @@ from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
-from lumos.strict.accounting import Disclosed, opinion_charge
+from lumos.strict.accounting import Disclosed, propagated_label_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
@@ -39,7 +39,13 @@ from lumos.strict.link.levels import (
 )
 from lumos.strict.link.prediction import LinkResult, alone, evaluated
 from lumos.strict.link.stages import LinkSchedule
-from lumos.strict.messages import COLOUR, OPINION, ReceivedMessages, drawn_values, send_over
+from lumos.strict.messages import (
+    COLOUR,
+    PROPAGATED_LABEL,
+    ReceivedMessages,
+    drawn_values,
+    send_over,
+)
 from lumos.strict.sums import FollowedSums
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
@@ -85,7 +91,7 @@ class StrictLinker(StrictTrainer):
         self._partner: Ints | None = None
         """[hosted] once partners were found."""
         self._paired = False
-        self.surroundings = Surroundings(shard, schedule.opinion_mechanism)
+        self.surroundings = Surroundings(shard, schedule.propagated_label_mechanism)
         self._sent: list[Bytes] = []
         """For each round [hosted]."""
         self.reading: Reading | None = None
@@ -161,15 +167,16 @@ class StrictLinker(StrictTrainer):
         self._paired = True
 
     def tell(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours its colour, or an opinion, the same to all."""
+        """Every device tells all its neighbours its colour, or an propagated label, the same to
+        all."""
         shard, strict = self.shard, self.schedule.strict
         sent = self.surroundings.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
         bodies = sent[shard.owner]
         if self.book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
-            self.book.charge(opinion_charge(strict), senders)
-        topic, cost = (OPINION, strict.opinion_epsilon) if number else (COLOUR, 0.0)
+            self.book.charge(propagated_label_charge(strict), senders)
+        topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (COLOUR, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_colours)
         self.surroundings.hear(received.receiver, self._colours_in(received, number))
 
