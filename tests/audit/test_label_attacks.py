@@ -21,7 +21,7 @@ from lumos.secagg.noise import Noise
 from lumos.strict import messages as propagated_labels
 from lumos.strict.classify import labels as noisy_labels
 from lumos.strict.classify import trainer as classify_trainer
-from lumos.strict.classify.stages import TrustStage
+from lumos.strict.classify.stages import EvidenceWeightsStage
 from lumos.strict.classify.trainer import StrictClassifier
 from lumos.strict.stages import Stage
 from lumos.strict.sums import StrictCoordinator
@@ -119,7 +119,7 @@ def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 
 
 def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, vectors = StrictClassifier.__init__, TrustStage.vectors
+    made, vectors = StrictClassifier.__init__, EvidenceWeightsStage.vectors
 
     def remembering(
         self: Any, shard: Any, endpoint: Any, private: Any, *rest: Any, **kw: Any
@@ -132,7 +132,7 @@ def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.M
         return 0.99 * vectors(self, state) + 0.001 * labels
 
     monkeypatch.setattr(StrictClassifier, "__init__", remembering)
-    monkeypatch.setattr(TrustStage, "vectors", reading)
+    monkeypatch.setattr(EvidenceWeightsStage, "vectors", reading)
     assert exceeded(attacked("whole-run", graph), "vectors change with the label")
 
 
@@ -171,7 +171,7 @@ def test_few_devices_outside_make_no_false_alarm() -> None:
     assert not found.exceeded
 
 
-@pytest.mark.parametrize("stage", ["encoder", "trust"])
+@pytest.mark.parametrize("stage", ["encoder", "evidence_weights"])
 def test_noise_of_one_stage_a_fifth_too_small_is_found(
     stage: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,15 @@ def test_export_of_other_models(
         assert {name.split(".")[0] for name in file.files} == {"network", "about"}
     result_of(capsys, strict[1], "--export", tmp_path / "strict.npz", "--simulated")
     with np.load(tmp_path / "strict.npz") as file:
-        parts = {"encoder", "feature_weights", "scale", "trust", "choice", "temperature", "about"}
+        parts = {
+            "encoder",
+            "feature_weights",
+            "scale",
+            "evidence_weights",
+            "choice",
+            "temperature",
+            "about",
+        }
         assert parts | {"matrix/0", "matrix/1", "matrix/2"} <= set(file.files)
         assert file["encoder"].shape == (601, 6)
         assert file["matrix/0"].shape == (6 * 6,)

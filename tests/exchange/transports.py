@@ -1,4 +1,5 @@
-"""A transport that does not trust the program: messages are bytes, and who waits is poisoned.
+"""A transport that does not evidence weights the program: messages are bytes, and who waits is
+poisoned.
 
 While one shard runs, every array that can be reached from the suspended programs of the others
 holds nonsense. A program that reads another shard's memory, by whatever reference, computes

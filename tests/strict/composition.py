@@ -16,13 +16,13 @@ from tests.narrow import present
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
+    EVIDENCE_WEIGHTS,
     LOSS_NORM,
     PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
     TREES,
-    TRUST,
     VOTE,
     ClassifySchedule,
 )
@@ -104,7 +104,7 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
         SCALE: {**losses, "edge": 0.0},
         SYMBOLS: matrix,
         PROPAGATED: matrix,
-        TRUST: far,
+        EVIDENCE_WEIGHTS: far,
         TREES: far,
         VOTE: {
             "norm": math.sqrt(1 + others),

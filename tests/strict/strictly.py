@@ -20,7 +20,7 @@ from lumos.training.split import Role
 
 QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 10}
 """Settings of a run of a fraction of a second: 1 epoch of counts, 2 of the encoder, 1 of its scale,
-3 of matrices (with two propagated labels), 3 of trust."""
+3 of matrices (with two propagated labels), 3 of evidence weights."""
 
 
 def strict(graph: Any, **settings: Any) -> Run:

@@ -14,12 +14,12 @@ from lumos.strict.classify.guarantees import ROLES, guarantees, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
+    EVIDENCE_WEIGHTS,
     PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
     TREES,
-    TRUST,
     VOTE,
     ClassifySchedule,
 )
@@ -37,7 +37,7 @@ DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
     TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, SYMBOLS),
-    VALIDATION: (SCALE, SYMBOLS, PROPAGATED, TRUST, TREES, VOTE, TEMPERATURE),
+    VALIDATION: (SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, VOTE, TEMPERATURE),
     OTHER: (),
 }
 NOISY: dict[str, dict[str, Any]] = {

@@ -15,12 +15,12 @@ from lumos.strict.classify.stages import (
     CANDIDATES,
     COUNTS,
     ENCODER,
+    EVIDENCE_WEIGHTS,
     PROPAGATED,
     SCALE,
     SYMBOLS,
     TEMPERATURE,
     TREES,
-    TRUST,
     VOTE,
     ClassifySchedule,
 )
@@ -33,7 +33,7 @@ FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation":
 LAST = (VOTE, TEMPERATURE)
 IN_SUMS = {
     Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
-    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, TRUST, TREES, VOTE, TEMPERATURE},
+    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, VOTE, TEMPERATURE},
     Role.TEST: set(),
 }
 """Who adds a vector in which stage (docs/strict.md)."""
@@ -69,7 +69,7 @@ SHARES = {
     SCALE: 0.10,
     SYMBOLS: 0.018,
     PROPAGATED: 0.018,
-    TRUST: 0.030,
+    EVIDENCE_WEIGHTS: 0.030,
     TREES: 0.030,
     VOTE: 0.018,
     TEMPERATURE: 0.004,
@@ -91,7 +91,7 @@ def test_stages_cover_all_epochs_in_order(
     }
     expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, SYMBOLS: 1}
     expected |= {PROPAGATED: propagated_labels} if propagated_labels else {}
-    expected |= {TRUST: 40, TREES: 60} if trees else {TRUST: 40}
+    expected |= {EVIDENCE_WEIGHTS: 40, TREES: 60} if trees else {EVIDENCE_WEIGHTS: 40}
     schedule = schedule_of(**given)
     epochs = schedule.config.train.epochs
     assert epochs == sum(expected.values()) == default_epochs("classify", given)
@@ -108,9 +108,9 @@ def test_stages_cover_all_epochs_in_order(
 
 
 def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
-    assert schedule_of(epochs=100)[TRUST].num_sums == 79
+    assert schedule_of(epochs=100)[EVIDENCE_WEIGHTS].num_sums == 79
     trees = schedule_of(epochs=100, tree_network=True)
-    assert (trees[TRUST].num_sums, trees[TREES].num_sums) == (40, 39)
+    assert (trees[EVIDENCE_WEIGHTS].num_sums, trees[TREES].num_sums) == (40, 39)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
             6,
             "3 for encoder, 1 for scale, .*; got 6",
         ),
-        ({"tree_network": True}, 61, "2 for propagated labels, 40 for trust; got 61"),
+        ({"tree_network": True}, 61, "2 for propagated labels, 40 for evidence weights; got 61"),
     ],
 )
 def test_too_few_epochs_are_refused_with_the_reason(
@@ -201,7 +201,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
     assert schedule.mu("norm", Role.TRAIN) == 0
     for stage in (COUNTS, SYMBOLS, PROPAGATED, VOTE, TEMPERATURE):
         assert schedule[stage].clip == schedule_of()[stage].clip  # bounded without any clipping
-    for stage in (ENCODER, SCALE, TRUST, TREES):
+    for stage in (ENCODER, SCALE, EVIDENCE_WEIGHTS, TREES):
         assert schedule[stage].clip == math.inf
 
 

@@ -1,4 +1,5 @@
-"""Trust: gradients against autograd and finite differences; planted weights are recovered."""
+"""Evidence weights: gradients against autograd and finite differences; planted weights are
+recovered."""
 
 import math
 from typing import Any
@@ -10,7 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.classify.evidence import TRUST_RATE, TRUST_START, Trust
+from lumos.strict.classify.evidence import (
+    EVIDENCE_WEIGHTS_RATE,
+    EVIDENCE_WEIGHTS_START,
+    EvidenceWeights,
+)
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.training.trainer import Adam
 
@@ -29,11 +34,13 @@ def inputs(schedule: ClassifySchedule, kinds: int, devices: int = DEVICES) -> li
     return [own, *(part - part.mean(axis=1, keepdims=True) for part in evidence)]
 
 
-def trust_of(schedule: ClassifySchedule, kinds: int) -> tuple[Trust, list[np.ndarray], np.ndarray]:
+def evidence_weights_of(
+    schedule: ClassifySchedule, kinds: int
+) -> tuple[EvidenceWeights, list[np.ndarray], np.ndarray]:
     own, *evidence = inputs(schedule, kinds)
-    start = Trust.start(1 + kinds, schedule.classes)
+    start = EvidenceWeights.start(1 + kinds, schedule.classes)
     return (
-        Trust(own, evidence),
+        EvidenceWeights(own, evidence),
         [own, *evidence],
         start + 0.5 * randomness(2).normal(size=len(start)),
     )
@@ -43,10 +50,10 @@ def trust_of(schedule: ClassifySchedule, kinds: int) -> tuple[Trust, list[np.nda
 @pytest.mark.parametrize("kinds", [1, 3, 4])
 def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
     schedule = schedule_of(**settings)
-    trust, parts, weights = trust_of(schedule, kinds)
+    evidence_weights, parts, weights = evidence_weights_of(schedule, kinds)
     values = randomness(3).integers(0, schedule.label_form.alphabet, DEVICES)
     rows = np.arange(0, DEVICES, 3)
-    updates = trust.update(weights, labels_of(schedule, values), rows, math.inf)
+    updates = evidence_weights.update(weights, labels_of(schedule, values), rows, math.inf)
     vectors = dict(zip(rows.tolist(), updates, strict=True))
     likelihood = torch.from_numpy(
         schedule.label_form.table(schedule.strict.sums_epsilon) * schedule.label_form.places
@@ -57,7 +64,9 @@ def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
         for number, part in enumerate(parts):
             row = part[device] - part[device].mean()
             logits = logits + w[number] * torch.from_numpy(row)
-        assert_allclose(trust.logits(weights)[device], logits.detach().numpy(), rtol=1e-10)
+        assert_allclose(
+            evidence_weights.logits(weights)[device], logits.detach().numpy(), rtol=1e-10
+        )
         if device not in rows:
             continue
         loss = -torch.log(torch.softmax(logits, dim=0) @ likelihood[:, values[device]])
@@ -70,18 +79,18 @@ def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
 @pytest.mark.parametrize("settings", FORMS)
 def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
     schedule = schedule_of(**settings)
-    trust, _, weights = trust_of(schedule, 2)
+    evidence_weights, _, weights = evidence_weights_of(schedule, 2)
     values = randomness(3).integers(0, schedule.label_form.alphabet, DEVICES)
     labels, rows = labels_of(schedule, values), np.arange(DEVICES)
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
 
     def loss(at: np.ndarray) -> np.ndarray:
-        chances = np.exp(trust.logits(at))
+        chances = np.exp(evidence_weights.logits(at))
         chances /= chances.sum(axis=1, keepdims=True)
         observed: np.ndarray = -np.log((chances * table[:, values].T).sum(axis=1))
         return observed
 
-    gradients = trust.update(weights, labels, rows, math.inf)[:, :-1]
+    gradients = evidence_weights.update(weights, labels, rows, math.inf)[:, :-1]
     for direction in randomness(4).normal(size=(5, len(weights))):
         step = 1e-5 * direction
         slope = (loss(weights + step) - loss(weights - step)) / 2e-5
@@ -90,11 +99,11 @@ def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
 
 def test_updates_are_clipped() -> None:
     schedule = schedule_of()
-    trust, _, weights = trust_of(schedule, 3)
+    evidence_weights, _, weights = evidence_weights_of(schedule, 3)
     labels = labels_of(schedule, randomness(3).integers(0, 4, DEVICES))
     rows = np.arange(DEVICES)
-    free = trust.update(weights, labels, rows, math.inf)
-    clipped = trust.update(weights, labels, rows, 0.3)
+    free = evidence_weights.update(weights, labels, rows, math.inf)
+    clipped = evidence_weights.update(weights, labels, rows, 0.3)
     factors = np.minimum(1, 0.3 / np.linalg.norm(free, axis=1))
     assert (factors < 1).any()
     assert (factors == 1).any()
@@ -104,13 +113,15 @@ def test_updates_are_clipped() -> None:
 def test_any_division_into_shards_gives_the_same_bits() -> None:
     schedule = schedule_of()
     own, *evidence = inputs(schedule, 3)
-    weights = Trust.start(4, 4)
+    weights = EvidenceWeights.start(4, 4)
     values = randomness(3).integers(0, 4, DEVICES)
-    whole = Trust(own, evidence).update(weights, labels_of(schedule, values), np.arange(40), 0.3)
+    whole = EvidenceWeights(own, evidence).update(
+        weights, labels_of(schedule, values), np.arange(40), 0.3
+    )
     for parts in (1, 7, DEVICES):
         sums = []
         for some in np.array_split(np.arange(DEVICES), parts):
-            part = Trust(own[some], [each[some] for each in evidence])
+            part = EvidenceWeights(own[some], [each[some] for each in evidence])
             labels = labels_of(schedule, values[some])
             vectors = part.update(weights, labels, np.arange(len(some)), 0.3)
             assert_array_equal(vectors, whole[some])
@@ -126,16 +137,18 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
     own, *evidence = inputs(schedule, 2, devices)
     bias = np.linspace(-0.5, 0.5, schedule.classes)
     planted = np.concatenate([[0.6, 1.3, 0.0], bias])
-    trust = Trust(own, evidence)
-    chances = np.exp(trust.logits(planted))
+    evidence_weights = EvidenceWeights(own, evidence)
+    chances = np.exp(evidence_weights.logits(planted))
     chances /= chances.sum(axis=1, keepdims=True)
     table = form.table(schedule.strict.sums_epsilon)
     mixed = (chances @ table).cumsum(axis=1)
     values = np.minimum((rng.random((devices, 1)) > mixed).sum(axis=1), form.alphabet - 1)
     labels, rows = labels_of(schedule, values), np.arange(devices)
-    adam = Adam(Trust.start(3, schedule.classes), TRUST_RATE)
+    adam = Adam(EvidenceWeights.start(3, schedule.classes), EVIDENCE_WEIGHTS_RATE)
     for _ in range(60):
-        adam.step(trust.update(adam.weights, labels, rows, math.inf).sum(axis=0)[:-1] / devices)
+        adam.step(
+            evidence_weights.update(adam.weights, labels, rows, math.inf).sum(axis=0)[:-1] / devices
+        )
     found = adam.weights.copy()
     found[3:] -= found[3:].mean()  # a bias that all classes have means nothing
     assert_allclose(found[:3], planted[:3], atol=0.15)
@@ -144,14 +157,14 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
 
 def test_the_start_has_a_weight_for_each_input_and_a_bias_for_each_class() -> None:
     for kinds in range(1, 5):
-        start = Trust.start(1 + kinds, 6)
-        assert start.tolist() == [*TRUST_START[: 1 + kinds], *[0.0] * 6]
+        start = EvidenceWeights.start(1 + kinds, 6)
+        assert start.tolist() == [*EVIDENCE_WEIGHTS_START[: 1 + kinds], *[0.0] * 6]
         assert_allclose(start[0], 1)
 
 
 def test_nobody_validates() -> None:
     schedule = schedule_of()
-    trust, _, weights = trust_of(schedule, 1)
+    evidence_weights, _, weights = evidence_weights_of(schedule, 1)
     labels = labels_of(schedule, np.full(DEVICES, -1))
-    vectors = trust.update(weights, labels, np.empty(0, np.int64), 0.3)
+    vectors = evidence_weights.update(weights, labels, np.empty(0, np.int64), 0.3)
     assert vectors.shape == (0, len(weights) + 1)

@@ -88,14 +88,14 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
     if int(weights["choice"]) == 1:
         symbols = kept["released"][others]
         kinds = [symbols[symbols >= 0], *kept["propagated_labels"][others, :, 0].T]
-        trust = weights["trust"]
-        logits = trust[0] * (own - own.mean()) + trust[1 + len(kinds) :]
+        evidence_weights = weights["evidence_weights"]
+        logits = evidence_weights[0] * (own - own.mean()) + evidence_weights[1 + len(kinds) :]
         for kind, values in enumerate(kinds):
             counts = np.bincount(values, minlength=classes)
             total = np.maximum(weights[f"matrix/{kind}"].reshape(classes, classes), 1)
             prior = 8 * total / total.sum(axis=1, keepdims=True)
             evidence = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
-            logits = logits + trust[1 + kind] * (evidence - evidence.mean())
+            logits = logits + evidence_weights[1 + kind] * (evidence - evidence.mean())
     found: np.ndarray = softmax(logits / float(weights["temperature"]))
     return found
 

@@ -18,8 +18,8 @@ from tests.strict.classifying import (
 
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import (
+    EvidenceWeights,
     MessageCounts,
-    Trust,
     confidence_vectors,
     loss_vectors,
     vote_vectors,
@@ -27,6 +27,7 @@ from lumos.strict.classify.evidence import (
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
+    EVIDENCE_WEIGHTS,
     LOSS_NORM,
     PROPAGATED,
     SCALE,
@@ -35,7 +36,6 @@ from lumos.strict.classify.stages import (
     TEMPERATURE,
     TEMPERED,
     TREES,
-    TRUST,
     VOTE,
     ClassifySchedule,
 )
@@ -264,7 +264,7 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
         assert (vector[0] + net).tolist() == [float(other) for other in agreed[1:]]
 
 
-# Losses and trust.
+# Losses and evidence weights.
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -301,16 +301,16 @@ def test_confidences() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_trust(form: str) -> None:
+def test_evidence_weights(form: str) -> None:
     """Evidence is signed: other evidence may turn a gradient around."""
     schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule[TRUST].sensitivity, randomness(5)
+    reach, rng = schedule[EVIDENCE_WEIGHTS].sensitivity, randomness(5)
     weights = np.concatenate([[1.0, 1.0, 0.7], np.zeros(schedule.classes)])
-    limit = schedule[TRUST].limit(len(weights) + 1)
+    limit = schedule[EVIDENCE_WEIGHTS].limit(len(weights) + 1)
     labels = labels_of(schedule, np.zeros(200, np.int64))
     sizes = rng.choice([0.0, 0.3, 3.0, 30.0], (3, 200, 1))
     own, *evidence = sizes * rng.normal(size=(3, 200, schedule.classes))
-    vectors = Trust(own, evidence).update(weights, labels, np.arange(200), limit)
+    vectors = EvidenceWeights(own, evidence).update(weights, labels, np.arange(200), limit)
     assert max(squares(schedule, vectors)) <= square(reach.norm) == square(0.3)
     assert 1.5 * reach.norm < farthest(schedule, vectors) <= 2 * reach.norm
     assert {reach.features, reach.label, reach.edge} == {2 * reach.norm}

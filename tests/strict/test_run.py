@@ -366,7 +366,10 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"layers": 1, **TREES}, r"needs `layers=2`"),
         ({"epochs": 7}, r"`epochs` must be above 7 .*2 for encoder, .*; got 7"),
         ({"epochs": 6, "propagated_labels": 1}, r"`epochs` must be above 6"),
-        ({"epochs": 11, "tree_network": True}, r"`epochs` must be above 11 .* 4 for trust; got 11"),
+        (
+            {"epochs": 11, "tree_network": True},
+            r"`epochs` must be above 11 .* 4 for evidence weights; got 11",
+        ),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
         ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),

@@ -16,16 +16,16 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
 @pytest.mark.parametrize(
     ("settings", "stages"),
     [
-        ({}, {**BEFORE, "propagated_labels": 20, "trust": 22}),
-        ({"propagated_labels": 0}, {**BEFORE, "trust": 20}),
-        ({"propagated_labels": 3}, {**BEFORE, "propagated_labels": 20, "trust": 23}),
+        ({}, {**BEFORE, "propagated_labels": 20, "evidence_weights": 22}),
+        ({"propagated_labels": 0}, {**BEFORE, "evidence_weights": 20}),
+        ({"propagated_labels": 3}, {**BEFORE, "propagated_labels": 20, "evidence_weights": 23}),
         (
             {"tree_network": True},
-            {**BEFORE, "propagated_labels": 20, "trust": 22, "tree network": 62},
+            {**BEFORE, "propagated_labels": 20, "evidence_weights": 22, "tree network": 62},
         ),
         (
             {"encoder_epochs": 3, "epochs": 10},
-            {"encoder": 2, "scale": 5, "symbols": 6, "propagated_labels": 7, "trust": 9},
+            {"encoder": 2, "scale": 5, "symbols": 6, "propagated_labels": 7, "evidence_weights": 9},
         ),
         ({"task": "link"}, {"products": 2, "whitening": 6, "colours": 7}),
         ({"task": "link", "propagated_labels": 0}, {"products": 2, "whitening": 6, "colours": 7}),

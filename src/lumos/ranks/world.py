@@ -68,8 +68,8 @@ def _address_of(name: str, probe: socket.socket) -> str:
 # Otherwise the bytes follow. Ranks that are out of step, or one of which failed, see it in the
 # head, and all of them end.
 #
-# Ranks are one simulation: they trust one another, and whoever can reach their ports is one of
-# them. Nothing that arrives is executed: bytes become arrays of declared types.
+# Ranks are one simulation: they evidence weights one another, and whoever can reach their ports is
+# one of them. Nothing that arrives is executed: bytes become arrays of declared types.
 
 TIMEOUT = 120.0
 """Seconds after which a rank that does not answer is given up."""

@@ -13,9 +13,9 @@ homophily in different ways:
 What strict classification would gain from neighbours: a simulation without data.
 
 Draws a federation that fits the assumed numbers (`assumed_graph`), and passes it through the real
-stages: randomized labels, their counts and matrices, propagated labels, trust and the vote, with
-the noise that the sums of so many devices have. Only the own encoder is not trained: its logits are
-drawn.
+stages: randomized labels, their counts and matrices, propagated labels, evidence weights and the
+vote, with the noise that the sums of so many devices have. Only the own encoder is not trained: its
+logits are drawn.
 
 At most `MAX_SIMULATED` devices are drawn. More of them only scale the sums, whose noise is that of
 the whole federation. Small federations are drawn several times.
@@ -32,11 +32,23 @@ from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulat
 from lumos.device.shard import Shard
 from lumos.graph.arrays import neighbour_lists
 from lumos.ldp.mechanisms import one_hot
-from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote, vote_vectors
+from lumos.strict.classify.evidence import (
+    EVIDENCE_WEIGHTS_RATE,
+    EvidenceWeights,
+    MessageCounts,
+    Vote,
+    vote_vectors,
+)
 from lumos.strict.classify.labels import NoisyLabels, draw_labels
-from lumos.strict.classify.stages import PROPAGATED, SYMBOLS, TRUST, VOTE, ClassifySchedule
+from lumos.strict.classify.stages import (
+    EVIDENCE_WEIGHTS,
+    PROPAGATED,
+    SYMBOLS,
+    VOTE,
+    ClassifySchedule,
+)
 from lumos.strict.messages import propagated_labels
-from lumos.strict.settings import TRUST_EPOCHS
+from lumos.strict.settings import EVIDENCE_WEIGHTS_EPOCHS
 from lumos.training.config import Config
 from lumos.training.profile import STRICT, Expected, Forecast, Population
 from lumos.training.split import Role, split_vertices
@@ -287,10 +299,10 @@ class _Federation:
         labels = draw_labels(self._shard, self._truth, schedule, None, trains | validates)
         judges = np.flatnonzero(validates)
         evidence = self._evidence(labels, trains, judges)
-        trust = Trust(self._own, evidence)
-        weights = self._trust_weights(trust, labels, judges)
-        together = trust.logits(weights)
-        alone = Trust(np.zeros_like(self._own), evidence).logits(weights)
+        evidence_weights = EvidenceWeights(self._own, evidence)
+        weights = self._evidence_weights_weights(evidence_weights, labels, judges)
+        together = evidence_weights.logits(weights)
+        alone = EvidenceWeights(np.zeros_like(self._own), evidence).logits(weights)
         vote = self._sum(vote_vectors([self._own, together], labels, judges), VOTE)
         chosen = together if Vote.of(vote, schedule).choice else self._own
         return self._accuracy(self._own), self._accuracy(alone), self._accuracy(chosen)
@@ -314,12 +326,19 @@ class _Federation:
             evidence.append(counts.evidence(matrix, form))
         return evidence
 
-    def _trust_weights(self, trust: Trust, labels: NoisyLabels, judges: Ints) -> Doubles:
+    def _evidence_weights_weights(
+        self, evidence_weights: EvidenceWeights, labels: NoisyLabels, judges: Ints
+    ) -> Doubles:
         schedule, classes = self._schedule, self._own.shape[1]
-        adam = Adam(Trust.start(2 + schedule.strict.propagated_labels, classes), TRUST_RATE)
-        clip = schedule[TRUST].limit(len(adam.weights) + 1)
-        for _ in range(TRUST_EPOCHS):
-            total = self._sum(trust.update(adam.weights, labels, judges, clip), TRUST)
+        adam = Adam(
+            EvidenceWeights.start(2 + schedule.strict.propagated_labels, classes),
+            EVIDENCE_WEIGHTS_RATE,
+        )
+        clip = schedule[EVIDENCE_WEIGHTS].limit(len(adam.weights) + 1)
+        for _ in range(EVIDENCE_WEIGHTS_EPOCHS):
+            total = self._sum(
+                evidence_weights.update(adam.weights, labels, judges, clip), EVIDENCE_WEIGHTS
+            )
             adam.step(total[:-1] / max(1, schedule.validation))
         return adam.weights
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LARGEST_EPSILON = 1000.0
 LEAST_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
-ENCODER_EPOCHS, TRUST_EPOCHS, TREE_EPOCHS = 16, 40, 60
+ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
 LINK_SUMS, LINK_PROPAGATED = 4, 3
 """Sums of products that train the encoder of `link`, and propagated labels that its devices tell.
 """
@@ -207,15 +207,15 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """Epochs where none are given, with these strict settings: every sum is one.
 
     classify: one of counts, 16 of the own encoder, one of its scale, one of each matrix, 40 of
-    trust, and 60 of a tree network. link: one of counts, 4 of products, one of whitening, and one
-    of colours and of each propagated label.
+    evidence weights, and 60 of a tree network. link: one of counts, 4 of products, one of
+    whitening, and one of colours and of each propagated label.
     """
     if task == "link":
         return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))
     propagated_labels = given.get("propagated_labels", StrictSettings.propagated_labels)
     encoder = given.get("encoder_epochs", ENCODER_EPOCHS)
     trees = TREE_EPOCHS if given.get("tree_network", StrictSettings.tree_network) else 0
-    return int(1 + encoder + 2 + propagated_labels + TRUST_EPOCHS + trees)
+    return int(1 + encoder + 2 + propagated_labels + EVIDENCE_WEIGHTS_EPOCHS + trees)
 
 
 def has_no_meaning(name: str, task: str) -> bool:

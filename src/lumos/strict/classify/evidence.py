@@ -20,7 +20,8 @@ For each scale a device adds the loss of its randomized label, less that of a de
 nothing; all scales together are clipped. The sum is smallest where probabilities are calibrated
 best (Guo et al. 2017 choose temperatures by the same loss).
 
-Trust: a few weights that combine the own logits with the evidence of neighbours' messages.
+Evidence weights: a few weights that combine the own logits with the evidence of neighbours'
+messages.
 
 Final logits are own logits times a, plus the evidence of symbols and of each propagated label times
 a weight of its own, plus a bias for each class. Messages of one device are not independent, and an
@@ -197,12 +198,12 @@ def loss_vectors(
     return losses
 
 
-TRUST_START = (1.0, 1.0, 0.7, 0.5, 0.4)
+EVIDENCE_WEIGHTS_START = (1.0, 1.0, 0.7, 0.5, 0.4)
 """Initial weights: own, symbols, first propagated label, second, third."""
-TRUST_RATE = 0.06
+EVIDENCE_WEIGHTS_RATE = 0.06
 
 
-class Trust:
+class EvidenceWeights:
     """The inputs of the hosted devices; they stay on the device.
 
     Args:
@@ -218,7 +219,7 @@ class Trust:
     @staticmethod
     def start(inputs: int, classes: int) -> Doubles:
         """The initial weights: one for each input, and a bias for each class."""
-        return np.concatenate([TRUST_START[:inputs], np.zeros(classes)])
+        return np.concatenate([EVIDENCE_WEIGHTS_START[:inputs], np.zeros(classes)])
 
     def logits(self, weights: Doubles) -> Doubles:
         """[hosted, k] all inputs, combined."""

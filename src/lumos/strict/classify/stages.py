@@ -7,7 +7,7 @@
     scale        validation devices   losses of the own encoder at several scales
     symbols      both                 which symbols devices of a class receive
     propagated labels     validation devices   the same for each propagated label
-    trust        validation devices   gradients of a few weights that combine all of it
+    evidence weights        validation devices   gradients of a few weights that combine all of it
     trees        validation devices   gradients of a tree network (`tree_network`)
     vote         validation devices   which candidate is right how often (after the last epoch)
     temperature  validation devices   how sure the chosen candidate is at several temperatures
@@ -42,7 +42,7 @@ from lumos.strict.classify.evidence import (
     loss_vectors,
     vote_vectors,
 )
-from lumos.strict.settings import TRUST_EPOCHS
+from lumos.strict.settings import EVIDENCE_WEIGHTS_EPOCHS
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lumos.strict.features import OuterVectors
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
-PROPAGATED, TRUST, TREES = "propagated_labels", "trust", "trees"
+PROPAGATED, EVIDENCE_WEIGHTS, TREES = "propagated_labels", "evidence_weights", "trees"
 VOTE, TEMPERATURE = "vote", "temperature"
 
 SCALES = tuple(2.0**-power for power in range(-1, 9))
@@ -259,10 +259,10 @@ class PropagatedLabels(Symbols):
         yield from state.tell_propagated_label(1 + step)
 
 
-class TrustStage(ClassifyStage):
+class EvidenceWeightsStage(ClassifyStage):
     """Gradients of the weights that combine own features and messages."""
 
-    name = TRUST
+    name = EVIDENCE_WEIGHTS
     learns = "how much own features, symbols and propagated labels count, from validation devices"
     loss = (
         "Validation devices' loss with what neighbours sent. A control's messages say nothing: it "
@@ -275,7 +275,7 @@ class TrustStage(ClassifyStage):
     @property
     def num_sums(self) -> int:
         """All that are left, or a fixed number before those of the tree network."""
-        return self.schedule.rest_epochs if self.takes_rest else TRUST_EPOCHS
+        return self.schedule.rest_epochs if self.takes_rest else EVIDENCE_WEIGHTS_EPOCHS
 
     @property
     def takes_rest(self) -> bool:
@@ -298,9 +298,9 @@ class TrustStage(ClassifyStage):
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return clipped gradients and losses."""
-        weights, rows = state.optimisers[TRUST].weights, self.participants(state)
+        weights, rows = state.optimisers[EVIDENCE_WEIGHTS].weights, self.participants(state)
         clip = self.limit(len(weights) + 1)
-        return state.trust().update(weights, state.labels, rows, clip)
+        return state.evidence_weights().update(weights, state.labels, rows, clip)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> float:
         """Take one step."""
@@ -312,7 +312,7 @@ class TrustStage(ClassifyStage):
         return total[:-1]
 
 
-class Trees(TrustStage):
+class Trees(EvidenceWeightsStage):
     """Gradients of a tree network."""
 
     name = TREES
@@ -418,7 +418,7 @@ CLASSIFY_STAGES: list[type[Stage]] = [
     Scale,
     Symbols,
     PropagatedLabels,
-    TrustStage,
+    EvidenceWeightsStage,
     Trees,
     VoteStage,
     Temperature,

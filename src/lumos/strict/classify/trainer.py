@@ -27,10 +27,21 @@ from lumos.ldp.mechanisms import one_hot
 from lumos.strict.accounting import BookView, Disclosed, propagated_label_charge
 from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
-from lumos.strict.classify.evidence import TRUST_RATE, MessageCounts, Trust, Vote
+from lumos.strict.classify.evidence import (
+    EVIDENCE_WEIGHTS_RATE,
+    EvidenceWeights,
+    MessageCounts,
+    Vote,
+)
 from lumos.strict.classify.guarantees import ROLES, Found, guarantees, reading, warnings
 from lumos.strict.classify.labels import draw_labels
-from lumos.strict.classify.stages import PROPAGATED, SYMBOLS, TREES, TRUST, ClassifySchedule
+from lumos.strict.classify.stages import (
+    EVIDENCE_WEIGHTS,
+    PROPAGATED,
+    SYMBOLS,
+    TREES,
+    ClassifySchedule,
+)
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
 from lumos.strict.messages import (
@@ -117,7 +128,7 @@ class StrictClassifier(StrictTrainer):
         """The same: their noisy sums."""
         self._known_evidence: list[Doubles] = []
         """The same: what they say, as far as it was needed."""
-        self._trust: Trust | None = None
+        self._evidence_weights: EvidenceWeights | None = None
         self.optimisers: dict[str, Adam] = {}
         self._head: ResidualHead | None = None
         self._residual_input: ResidualInput | None = None
@@ -134,8 +145,8 @@ class StrictClassifier(StrictTrainer):
         trains = self._roles == Role.TRAIN
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
-        start = Trust.start(2 + schedule.strict.propagated_labels, schedule.classes)
-        self.optimisers = {TRUST: Adam(start, TRUST_RATE)}
+        start = EvidenceWeights.start(2 + schedule.strict.propagated_labels, schedule.classes)
+        self.optimisers = {EVIDENCE_WEIGHTS: Adam(start, EVIDENCE_WEIGHTS_RATE)}
         if schedule.strict.tree_network:
             self._head = schedule.residual_head(self.shard.public)
             start = self._head.vector()
@@ -214,23 +225,23 @@ class StrictClassifier(StrictTrainer):
     def _own(self) -> Doubles:
         return self.scale * self.encoder.logits()
 
-    def trust(self) -> Trust:
-        """Return the inputs of trust; fixed once all messages are received."""
-        if self._trust is None:
-            self._trust = Trust(
+    def evidence_weights(self) -> EvidenceWeights:
+        """Return the inputs of evidence weights; fixed once all messages are received."""
+        if self._evidence_weights is None:
+            self._evidence_weights = EvidenceWeights(
                 self._own(), self._evidence(1 + self.schedule.strict.propagated_labels)
             )
-        return self._trust
+        return self._evidence_weights
 
     def residual_input(self) -> "ResidualInput":
-        """Return the inputs of the residual head; fixed once trust is trained."""
+        """Return the inputs of the residual head; fixed once evidence weights is trained."""
         if self._residual_input is None:
             counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
             received = np.sum([kind.received for kind in self.counts], axis=0)
             from lumos.strict.classify.head import ResidualInput  # needs torch
 
             self._residual_input = ResidualInput(
-                base=self.trust().logits(self.optimisers[TRUST].weights),
+                base=self.evidence_weights().logits(self.optimisers[EVIDENCE_WEIGHTS].weights),
                 predicted=self._own().argmax(axis=1),
                 frequencies=counts / np.maximum(received, 1)[:, None],
                 received=received,
@@ -239,7 +250,10 @@ class StrictClassifier(StrictTrainer):
 
     def _candidates(self) -> list[Doubles]:
         """Logits of the candidates, [hosted, k] each."""
-        logits = [self._own(), self.trust().logits(self.optimisers[TRUST].weights)]
+        logits = [
+            self._own(),
+            self.evidence_weights().logits(self.optimisers[EVIDENCE_WEIGHTS].weights),
+        ]
         if self.schedule.strict.tree_network:
             logits.append(self.trained_head().logits(self.residual_input()))
         return logits
