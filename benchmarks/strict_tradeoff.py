@@ -142,8 +142,8 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
 SCORES = {"classify": "test_accuracy", "link": "test_auc"}
 MEASURES = {
     "test_macro_f1": "macro_f1",
-    "voted_accuracy": "voted",
-    "voted_accuracy_error": "voted_error",
+    "selected_accuracy": "voted",
+    "selected_accuracy_error": "voted_error",
 }
 """By name in a run's metrics and estimates: the name in a cell."""
 
@@ -180,8 +180,8 @@ def communities(graph: lumos.Graph, many: int) -> np.ndarray:
         known = np.flatnonzero(labels >= 0)
         ones = csr_array((np.ones(len(known)), (known, labels[known])), shape=(devices, many))
         sizes = np.maximum(np.bincount(labels[known], minlength=many), 1)
-        votes = (near @ ones).toarray() / np.sqrt(sizes)
-        labels = np.where(votes.max(axis=1) > 0, votes.argmax(axis=1), labels)
+        selections = (near @ ones).toarray() / np.sqrt(sizes)
+        labels = np.where(selections.max(axis=1) > 0, selections.argmax(axis=1), labels)
     return np.where(labels < 0, randomness.integers(0, many, devices), labels)
 
 
@@ -273,7 +273,7 @@ def show(results: Results, rows: Iterable[str], title: str, task: str) -> None:
     """Print the table."""
     scale, digits = {"classify": (100, 2), "link": (1, 4)}[task]
     names = ("macro_f1", "voted", "own", "control") if task == "classify" else ("own", "control")
-    titles = {"macro_f1": "macro-F1", "voted": "by vote"}
+    titles = {"macro_f1": "macro-F1", "voted": "by model selection"}
     table = Table(title=title)
     table.add_column("")
     beside = [titles.get(name, name) for name in names]

@@ -78,7 +78,7 @@ def test_up_ends_with_the_weights_of_the_simulation(
     assert result["weights_sha256"] == expected
     assert result["devices"] == DEVICES
     assert result["lost"] == []
-    assert result["sums"] == QUICK["epochs"] + 2  # the last sums: vote and temperature
+    assert result["sums"] == QUICK["epochs"] + 2  # the last sums: model selection and temperature
     assert result["randomness"] == "simulated"
     assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
     kept = {file.name for file in (out / "parties" / "device-3").iterdir()}

@@ -49,10 +49,12 @@ def test_errors_have_two_digits(value: float, error: float, words: str) -> None:
 
 
 @pytest.mark.parametrize("error", [0.033, 0.21])
-def test_the_vote_is_drawn_where_it_tells_something(runs: dict[str, Path], error: float) -> None:
+def test_the_selection_is_drawn_where_it_tells_something(
+    runs: dict[str, Path], error: float
+) -> None:
     run = lumos.load_run(runs["strict"])
-    found = {"voted_accuracy": 0.96, "voted_accuracy_error": error}
-    found |= {"own_voted_accuracy": 0.73, "own_voted_accuracy_error": 0.03}
+    found = {"selected_accuracy": 0.96, "selected_accuracy_error": error}
+    found |= {"own_selected_accuracy": 0.73, "own_selected_accuracy_error": 0.03}
     model = dataclasses.replace(run.model, estimates=found)
     scores: Any = {**run.scores, "run": {**run.metrics, "val_accuracy": 0.95}}
     (block,) = estimates(dataclasses.replace(run, model=model, scores=scores))

@@ -20,10 +20,10 @@ from lumos.strict.classify.stages import (
     LOSS_NORM,
     PROPAGATED,
     SCALE,
+    SELECTION,
     SYMBOLS,
     TEMPERATURE,
     TREES,
-    VOTE,
     ClassifySchedule,
 )
 from lumos.strict.features import CENTRES, SIZES
@@ -106,7 +106,7 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
         PROPAGATED: matrix,
         EVIDENCE_WEIGHTS: far,
         TREES: far,
-        VOTE: {
+        SELECTION: {
             "norm": math.sqrt(1 + others),
             "features": every,
             "label": every,

@@ -45,7 +45,7 @@ def whole_run(
     labels: NoisyLabels | None = None,
     **settings: Any,
 ) -> Transcript:
-    """Run everything, from the draw of labels to the vote, and replay it.
+    """Run everything, from the draw of labels to the model selection, and replay it.
 
     Args:
         given: whose roles, sums, symbols and propagated labels the devices receive; nothing is run

@@ -18,10 +18,10 @@ from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
     PROPAGATED,
     SCALE,
+    SELECTION,
     SYMBOLS,
     TEMPERATURE,
     TREES,
-    VOTE,
     ClassifySchedule,
 )
 from lumos.strict.settings import StrictSettings, default_epochs
@@ -30,10 +30,10 @@ from lumos.training.config import Config
 from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
-LAST = (VOTE, TEMPERATURE)
+LAST = (SELECTION, TEMPERATURE)
 IN_SUMS = {
     Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
-    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, VOTE, TEMPERATURE},
+    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, SELECTION, TEMPERATURE},
     Role.TEST: set(),
 }
 """Who adds a vector in which stage (docs/strict.md)."""
@@ -71,7 +71,7 @@ SHARES = {
     PROPAGATED: 0.018,
     EVIDENCE_WEIGHTS: 0.030,
     TREES: 0.030,
-    VOTE: 0.018,
+    SELECTION: 0.018,
     TEMPERATURE: 0.004,
 }
 
@@ -199,7 +199,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
     assert all(schedule[stage].noise(step) is None for stage, step in all_sums(schedule))
     assert schedule.account(1.0) is None
     assert schedule.mu("norm", Role.TRAIN) == 0
-    for stage in (COUNTS, SYMBOLS, PROPAGATED, VOTE, TEMPERATURE):
+    for stage in (COUNTS, SYMBOLS, PROPAGATED, SELECTION, TEMPERATURE):
         assert schedule[stage].clip == schedule_of()[stage].clip  # bounded without any clipping
     for stage in (ENCODER, SCALE, EVIDENCE_WEIGHTS, TREES):
         assert schedule[stage].clip == math.inf

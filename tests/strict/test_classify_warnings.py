@@ -12,7 +12,7 @@ from tests.strict.test_feature_scaling import communities
 
 import lumos
 from lumos.graph import Graph
-from lumos.strict.classify.evidence import Vote
+from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, warnings
 from lumos.strict.classify.stages import ENCODER
 from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
@@ -20,18 +20,22 @@ from lumos.training.metrics import below_own, no_better_than_control, still_fall
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
 
 
-def measured(error: float, *, choice: int = 1, gain: tuple[float, float] = (9.0, 1.0)) -> Vote:
-    return Vote(choice, (0.7, error), (0.7, error), gain)
+def measured(error: float, *, choice: int = 1, gain: tuple[float, float] = (9.0, 1.0)) -> Selection:
+    return Selection(choice, (0.7, error), (0.7, error), gain)
 
 
 def found(width: int = 100, error: float = 0.01, **others: Any) -> Found:
-    return Found(features=20, width=width, vote=others.pop("vote", measured(error)), **others)
+    return Found(
+        features=20, width=width, selection=others.pop("selection", measured(error)), **others
+    )
 
 
 def test_none_where_there_is_enough_of_everything() -> None:
     plenty = schedule_of(**PLENTY)
     assert warnings(plenty, found(1000)) == []
-    assert warnings(plenty, found(1000, vote=Vote.empty())) == []  # before the vote
+    assert (
+        warnings(plenty, found(1000, selection=Selection.empty())) == []
+    )  # before the model selection
 
 
 def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
@@ -93,9 +97,9 @@ def test_few_validation_devices_and_how_many_would_do() -> None:
     (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
     assert "a standard error of 10 points; about 80" in sentence
-    # A vote of so few has such an error.
-    vote = Vote.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
-    assert vote.accuracy[1] > WIDE
+    # A model selection of so few has such an error.
+    selection = Selection.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
+    assert selection.accuracy[1] > WIDE
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,8 @@ def test_few_validation_devices_and_how_many_would_do() -> None:
 )
 def test_neighbours_that_mislead_or_say_nothing(net: float, words: str | None) -> None:
     schedule = schedule_of(**PLENTY)
-    vote = measured(0.01, choice=int(net > 100), gain=(net, 100.0))
-    sentences = warnings(schedule, found(vote=vote))
+    selection = measured(0.01, choice=int(net > 100), gain=(net, 100.0))
+    sentences = warnings(schedule, found(selection=selection))
     assert len(sentences) == (words is not None)
     if words is not None:
         assert words in sentences[0]
@@ -118,11 +122,11 @@ def test_neighbours_that_mislead_or_say_nothing(net: float, words: str | None) -
         assert f"({points:+.1f} ± " in sentences[0]
 
 
-def test_the_gain_of_a_vote_is_what_it_counted() -> None:
+def test_the_gain_of_a_selection_is_what_it_counted() -> None:
     schedule = schedule_of(protect="none")
-    vote = Vote.of(np.array([100.0, 30.0, 50.0]), schedule)
-    assert vote.choice == 0
-    assert vote.gain == (-20.0, math.sqrt(80))
+    selection = Selection.of(np.array([100.0, 30.0, 50.0]), schedule)
+    assert selection.choice == 0
+    assert selection.gain == (-20.0, math.sqrt(80))
 
 
 def test_a_feature_that_hides_the_others() -> None:

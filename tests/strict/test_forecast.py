@@ -28,7 +28,7 @@ def test_the_same_every_time() -> None:
 
 
 def test_without_homophily_neighbours_add_nothing() -> None:
-    """The vote may be wrong by chance, and then it costs little."""
+    """The model selection may be wrong by chance, and then it costs little."""
     for expected in made(changed(homophily=1 / 3))[:2]:
         assert isinstance(expected, Expected)
         assert expected.neighbours == pytest.approx(1 / 3, abs=0.06)

@@ -16,7 +16,7 @@ from lumos.device.randomness import PublicRandomness
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.classify.evidence import Vote
+from lumos.strict.classify.evidence import Selection
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -38,14 +38,14 @@ def run_of(name: str, choice: int | None = None) -> tuple[Run, Graph]:
     """A run; where a choice is given, validation devices chose so."""
     settings = dict(SETTINGS[name])
     graph: Any = settings.pop("graph", None) or small(DEVICES, settings.pop("classes", 4))
-    count = Vote.of
+    count = Selection.of
 
-    def forced(*args: Any) -> Vote:
+    def forced(*args: Any) -> Selection:
         counted = count(*args)
         return counted if choice is None else counted._replace(choice=choice)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Vote, "of", forced)
+        patch.setattr(Selection, "of", forced)
         run = strict(graph, **settings)
     return run, present(run.graph)
 

@@ -140,7 +140,7 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
         "the number of devices",
         "the classes by number and name",
         "the number of features, and whether any of them is negative",
-        "the vote with its outcome",
+        "the model selection with its outcome",
         "follow from noisy sums",
         "Scores are the observer's",
     ):

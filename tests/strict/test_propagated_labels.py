@@ -314,12 +314,12 @@ def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
 
 
 def test_training_devices_would_overstate_neighbours() -> None:
-    """The vote of the broken twin is for neighbours; the truth is against them."""
+    """The model selection of the broken twin is for neighbours; the truth is against them."""
     honest, twin = ended(0), ended(0, echo=True)
     judges = twin.trainer.schedule.validation
     strength = twin.trainer.schedule.strength
     assert twin.trainer.choice == 1
-    gain = (twin.trainer.vote.accuracy[0] - twin.trainer.vote.own[0]) * strength * judges
+    gain = (twin.trainer.selection.accuracy[0] - twin.trainer.selection.own[0]) * strength * judges
     assert gain / len(twin.trainer.training) > 0.1
     assert twin.neighbours < twin.own - 0.1
     assert honest.neighbours > honest.own - 0.05

@@ -22,7 +22,7 @@ from lumos.strict.classify.evidence import (
     MessageCounts,
     confidence_vectors,
     loss_vectors,
-    vote_vectors,
+    selection_vectors,
 )
 from lumos.strict.classify.stages import (
     COUNTS,
@@ -32,11 +32,11 @@ from lumos.strict.classify.stages import (
     PROPAGATED,
     SCALE,
     SCALES,
+    SELECTION,
     SYMBOLS,
     TEMPERATURE,
     TEMPERED,
     TREES,
-    VOTE,
     ClassifySchedule,
 )
 
@@ -223,10 +223,10 @@ def test_another_label_moves_a_matrix_by_less_than_root_two() -> None:
     assert 1.4 < np.linalg.norm(one - other) < schedule[SYMBOLS].sensitivity.label == math.sqrt(2)
 
 
-# The vote.
+# The model selection.
 
 
-def votes(candidates: int, settings: dict[str, Any]) -> dict[tuple[bool, ...], np.ndarray]:
+def selections(candidates: int, settings: dict[str, Any]) -> dict[tuple[bool, ...], np.ndarray]:
     """By which candidates agree with the randomized label: what a device adds. All outcomes."""
     schedule = schedule_of(**settings)
     form = schedule.label_form
@@ -236,16 +236,16 @@ def votes(candidates: int, settings: dict[str, Any]) -> dict[tuple[bool, ...], n
     labels, found = labels_of(schedule, [value]), {}
     for outcome in product((False, True), repeat=candidates):
         logits = [np.eye(schedule.classes)[[right if agreed else wrong]] for agreed in outcome]
-        found[outcome] = vote_vectors(logits, labels, np.zeros(1, np.int64))[0]
+        found[outcome] = selection_vectors(logits, labels, np.zeros(1, np.int64))[0]
     return found
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("trees", [False, True])
-def test_votes_by_brute_force(form: str, trees: bool) -> None:
+def test_selections_by_brute_force(form: str, trees: bool) -> None:
     """All outcomes for two and three candidates: the account is exact, not only a bound."""
     schedule = schedule_of(tree_network=trees, **FORMS[form])
-    outcomes = votes(len(schedule.candidates), FORMS[form])
+    outcomes = selections(len(schedule.candidates), FORMS[form])
     assert len(outcomes) == (8 if trees else 4)
 
     def largest(*, same_own: bool) -> float:
@@ -255,7 +255,7 @@ def test_votes_by_brute_force(form: str, trees: bool) -> None:
             if one[0] == other[0] or not same_own
         )
 
-    reach = schedule[VOTE].sensitivity
+    reach = schedule[SELECTION].sensitivity
     assert max(np.linalg.norm(vector) for vector in outcomes.values()) == reach.norm
     assert largest(same_own=False) == reach.features == reach.label
     assert largest(same_own=True) == reach.edge  # own features do not change with an edge

@@ -260,7 +260,9 @@ def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
         sent = [messages for topic in (SYMBOL, PROPAGATED_LABEL) for messages in wire.of(topic)]
         found.append((sent, [(step, total.tobytes()) for step, total in opened], outcome))
     (sent, totals, one), (sent_there, totals_there, two) = found
-    assert len(totals) == 5 + 10 + 2  # those that scale features, epochs, vote and temperature
+    assert (
+        len(totals) == 5 + 10 + 2
+    )  # those that scale features, epochs, model selection and temperature
     assert sent == sent_there
     assert totals == totals_there
     assert_array_equal(one.logits[~silent], two.logits[~silent])

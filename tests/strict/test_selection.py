@@ -1,4 +1,4 @@
-"""The vote: what it chooses, and what it tells of accuracy without any true label."""
+"""The model selection: what it chooses, and what it tells of accuracy without any true label."""
 
 import math
 from typing import Any
@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from tests.narrow import present
 from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
-from lumos.strict.classify.evidence import Vote, vote_vectors
-from lumos.strict.classify.stages import VOTE, ClassifySchedule
+from lumos.strict.classify.evidence import Selection, selection_vectors
+from lumos.strict.classify.stages import SELECTION, ClassifySchedule
 
 counted = st.integers(0, 200)
 
@@ -38,7 +38,7 @@ def test_gains_and_losses_are_counted_device_by_device(
     values = rng.integers(0, form.alphabet, 60)
     logits = [rng.normal(size=(60, schedule.classes)) for _ in range(candidates)]
     rows = np.arange(0, 60, 2)
-    vectors = vote_vectors(logits, labels_of(schedule, values), rows)
+    vectors = selection_vectors(logits, labels_of(schedule, values), rows)
     assert vectors.shape == (30, 2 * candidates - 1)
     table = form.table(schedule.strict.sums_epsilon)
     least = table.min()  # of a class that a value does not name
@@ -61,40 +61,42 @@ def test_nothing_is_chosen_that_does_not_win_by_a_standard_error(
     trees = len(others) == 2
     schedule = schedule_of(tree_network=trees, protect="noise" if noisy else "none")
     total = total_of(own, *(number for pair in others for number in pair))
-    vote = Vote.of(total, schedule)
-    spread = present(schedule[VOTE].noise()).total if noisy else 0.0
+    selection = Selection.of(total, schedule)
+    spread = present(schedule[SELECTION].noise()).total if noisy else 0.0
     wins = [gain - loss for gain, loss in others]
     needed = [math.sqrt(max(1, gain + loss) + 2 * spread**2) for gain, loss in others]
     best = int(np.argmax(wins))
-    assert vote.choice == (best + 1 if wins[best] > needed[best] else 0)
+    assert selection.choice == (best + 1 if wins[best] > needed[best] else 0)
 
 
 def test_a_clear_winner_is_chosen() -> None:
     exact = schedule_of(protect="none", tree_network=True)
-    assert Vote.of(total_of(50, 20, 10, 12, 10), exact).choice == 1
-    assert Vote.of(total_of(50, 12, 10, 20, 10), exact).choice == 2
-    assert Vote.of(total_of(50, 12, 8, 12, 8), exact).choice == 0
-    assert Vote.of(total_of(50, 0, 10, 0, 20), exact).choice == 0
-    assert Vote.of(total_of(50, 1, 0, 0, 0), exact).choice == 0  # one vote is no evidence
-    assert Vote.of(total_of(50, 3, -7, -7, -7), exact).choice == 1  # noise below zero
+    assert Selection.of(total_of(50, 20, 10, 12, 10), exact).choice == 1
+    assert Selection.of(total_of(50, 12, 10, 20, 10), exact).choice == 2
+    assert Selection.of(total_of(50, 12, 8, 12, 8), exact).choice == 0
+    assert Selection.of(total_of(50, 0, 10, 0, 20), exact).choice == 0
+    assert (
+        Selection.of(total_of(50, 1, 0, 0, 0), exact).choice == 0
+    )  # one model selection is no evidence
+    assert Selection.of(total_of(50, 3, -7, -7, -7), exact).choice == 1  # noise below zero
 
 
 def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
-    """Where neighbours gain nothing they win in a sixth of all votes: one standard error."""
+    """Where neighbours gain nothing they win in a sixth of all model selection: one standard error."""
     schedule = schedule_of(validation=1000)
-    spread = present(schedule[VOTE].noise()).total
+    spread = present(schedule[SELECTION].noise()).total
     rng, chosen = randomness(2), 0
     for _ in range(2000):
         gains, losses = rng.binomial(1000, 0.1, 2)
         noise = rng.normal(0, spread, 3)
-        chosen += bool(Vote.of(total_of(600, gains, losses) + noise, schedule).choice)
+        chosen += bool(Selection.of(total_of(600, gains, losses) + noise, schedule).choice)
     assert chosen / 2000 == pytest.approx(0.159, abs=0.03)
 
 
-def test_before_the_vote_nothing_is_known() -> None:
-    vote = Vote.empty()
-    assert vote.choice == 0
-    assert all(math.isnan(number) for number in vote.estimates().values())
+def test_before_the_selection_nothing_is_known() -> None:
+    selection = Selection.empty()
+    assert selection.choice == 0
+    assert all(math.isnan(number) for number in selection.estimates().values())
 
 
 # Accuracy without true labels.
@@ -126,9 +128,9 @@ def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> No
     right = round(accuracy * 400)
     table = schedule.label_form.table(schedule.strict.sums_epsilon)
     agreed = right * table[0, 0] + (400 - right) * table[0, 1]
-    vote = Vote.of(total_of(agreed, 0, 0), schedule)
-    assert vote.own[0] == pytest.approx(right / 400, abs=1e-12)
-    assert vote.accuracy == vote.own
+    selection = Selection.of(total_of(agreed, 0, 0), schedule)
+    assert selection.own[0] == pytest.approx(right / 400, abs=1e-12)
+    assert selection.accuracy == selection.own
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> No
 def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any]) -> None:
     """Many runs with devices of their own: mean and spread of the estimates."""
     schedule = schedule_of(validation=500, **settings)
-    noise = schedule[VOTE].noise()
+    noise = schedule[SELECTION].noise()
     spread = 0.0 if noise is None else noise.total
     rng, runs, rows = randomness(3), 300, np.arange(500)
     own, chosen, errors = [], [], []
@@ -149,12 +151,12 @@ def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any])
             predictions(schedule, classes, right, 10 * run + number + 1)
             for number, right in enumerate((0.5, 0.9))
         ]
-        total = vote_vectors(logits, labels, rows).sum(axis=0) + rng.normal(0, spread, 3)
-        vote = Vote.of(total, schedule)
-        own.append(vote.own[0])
-        errors.append((vote.own[1], vote.accuracy[1]))
-        if vote.choice:
-            chosen.append(vote.accuracy[0])
+        total = selection_vectors(logits, labels, rows).sum(axis=0) + rng.normal(0, spread, 3)
+        selection = Selection.of(total, schedule)
+        own.append(selection.own[0])
+        errors.append((selection.own[1], selection.accuracy[1]))
+        if selection.choice:
+            chosen.append(selection.accuracy[0])
     wide, narrow = np.mean(errors, axis=0)
     assert np.std(own) == pytest.approx(wide, rel=0.15)
     assert np.mean(own) == pytest.approx(0.5, abs=4 * wide / math.sqrt(runs) + bias(schedule, 0.5))
@@ -187,19 +189,19 @@ def test_digits_agree_by_chance_about_as_often_as_assumed() -> None:
 
 
 def test_results_name_the_estimates() -> None:
-    vote = Vote(1, (0.9, 0.01), (0.8, 0.02))
-    assert vote.estimates() == {
-        "voted_accuracy": 0.9,
-        "voted_accuracy_error": 0.01,
-        "own_voted_accuracy": 0.8,
-        "own_voted_accuracy_error": 0.02,
+    selection = Selection(1, (0.9, 0.01), (0.8, 0.02))
+    assert selection.estimates() == {
+        "selected_accuracy": 0.9,
+        "selected_accuracy_error": 0.01,
+        "own_selected_accuracy": 0.8,
+        "own_selected_accuracy_error": 0.02,
     }
 
 
-def test_a_vote_of_nobody_is_finite() -> None:
-    vote = Vote.of(np.zeros(3), schedule_of(validation=0))
-    assert vote.choice == 0
-    assert all(math.isfinite(number) for number in vote.own)
+def test_a_selection_of_nobody_is_finite() -> None:
+    selection = Selection.of(np.zeros(3), schedule_of(validation=0))
+    assert selection.choice == 0
+    assert all(math.isfinite(number) for number in selection.own)
 
 
 def test_vectors_add_up_over_any_shards() -> None:
@@ -208,8 +210,10 @@ def test_vectors_add_up_over_any_shards() -> None:
     values = rng.integers(0, 4, 50)
     logits = [rng.normal(size=(50, 4)) for _ in range(2)]
     rows = np.flatnonzero(rng.random(50) < 0.5)
-    whole = vote_vectors(logits, labels_of(schedule, values), rows)
+    whole = selection_vectors(logits, labels_of(schedule, values), rows)
     for part in np.array_split(np.arange(50), 7):
         here = np.flatnonzero(np.isin(part, rows))
-        vectors = vote_vectors([of[part] for of in logits], labels_of(schedule, values[part]), here)
+        vectors = selection_vectors(
+            [of[part] for of in logits], labels_of(schedule, values[part]), here
+        )
         assert_array_equal(vectors, whole[np.isin(rows, part)])

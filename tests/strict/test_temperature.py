@@ -1,10 +1,10 @@
-"""The temperature: confidence is matched with the accuracy that the vote found."""
+"""The temperature: confidence is matched with the accuracy that the model selection found."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from lumos.strict.classify.evidence import Vote, choose_scale, confidence_vectors
+from lumos.strict.classify.evidence import Selection, choose_scale, confidence_vectors
 from lumos.strict.classify.stages import TEMPERED
 
 DEVICES, CLASSES = 20_000, 4
@@ -19,8 +19,8 @@ def world(wrong: float) -> tuple[np.ndarray, float]:
     return wrong * logits, float((logits.argmax(axis=1) == labels).mean())
 
 
-def voted(accuracy: float, error: float) -> Vote:
-    return Vote(1, (accuracy, error), (accuracy, error))
+def selected(accuracy: float, error: float) -> Selection:
+    return Selection(1, (accuracy, error), (accuracy, error))
 
 
 def test_confidence_is_the_largest_probability() -> None:
@@ -39,15 +39,15 @@ def test_the_right_temperature_is_found(scale: float) -> None:
     logits, accuracy = world(1 / scale)
     total = confidence_vectors(logits, TEMPERED, np.arange(DEVICES)).sum(axis=0)
     noisy = total + 25 * np.random.default_rng(2).standard_normal(len(total))
-    assert choose_scale(noisy, TEMPERED, voted(accuracy, 0.004), DEVICES, 25.0) == scale
+    assert choose_scale(noisy, TEMPERED, selected(accuracy, 0.004), DEVICES, 25.0) == scale
 
 
-def test_one_stays_where_the_vote_cannot_tell() -> None:
+def test_one_stays_where_the_selection_cannot_tell() -> None:
     logits, accuracy = world(1.4)
     total = confidence_vectors(logits, TEMPERED, np.arange(DEVICES)).sum(axis=0)
-    assert choose_scale(total, TEMPERED, voted(accuracy, 0.2), DEVICES, 0.0) == 1.0
-    assert choose_scale(total, TEMPERED, voted(accuracy, 0.001), DEVICES, 0.0) == 2**-0.5
+    assert choose_scale(total, TEMPERED, selected(accuracy, 0.2), DEVICES, 0.0) == 1.0
+    assert choose_scale(total, TEMPERED, selected(accuracy, 0.001), DEVICES, 0.0) == 2**-0.5
 
 
 def test_an_accuracy_that_nobody_knows_changes_nothing() -> None:
-    assert choose_scale(np.zeros(len(TEMPERED)), TEMPERED, Vote.empty(), 0, 1.0) == 1.0
+    assert choose_scale(np.zeros(len(TEMPERED)), TEMPERED, Selection.empty(), 0, 1.0) == 1.0

@@ -225,7 +225,7 @@ def _show_choice(run: "Run") -> None:
         )
     elif estimates:
         console().print(
-            "without true labels, from the noisy vote: accuracy "
+            "without true labels, from the noisy model selection: accuracy "
             f"{100 * estimates['voted_accuracy']:.1f} ± "
             f"{100 * estimates['voted_accuracy_error']:.1f} %, own features "
             f"{100 * estimates['own_voted_accuracy']:.1f} ± "

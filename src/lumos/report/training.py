@@ -165,13 +165,14 @@ def _lines(
 
 def estimates(run: Run) -> list[Figure | Text]:
     """Return what the run measured of itself, without any true label, where it did."""
-    return [*_vote(run), *_levels(run)]
+    return [*_selection(run), *_levels(run)]
 
 
-def _vote(run: Run) -> list[Figure | Text]:
-    """Return the accuracy that the noisy vote of validation devices tells, beside the true one."""
+def _selection(run: Run) -> list[Figure | Text]:
+    """Return the accuracy that the noisy model selection of validation devices tells, beside the
+    true one."""
     found = run.model.estimates
-    names = {MAIN: "voted_accuracy", OWN: "own_voted_accuracy"}
+    names = {MAIN: "selected_accuracy", OWN: "own_selected_accuracy"}
     known = {
         variant: name
         for variant, name in names.items()
@@ -183,14 +184,15 @@ def _vote(run: Run) -> list[Figure | Text]:
     if not error <= _MAX_ERROR:
         return [
             Text(
-                f"The vote of {run.split_sizes.validation:,} validation devices has a standard "
+                f"The model selection of {run.split_sizes.validation:,} validation devices has a "
+                f"standard "
                 f"error of {100 * error:.0f} points, so devices themselves do not know how "
                 "accurate they are."
             )
         ]
     drawing = dots(
         [variant_name(run, variant) for variant in known],
-        ["by the vote", "by the observer"],
+        ["by the model selection", "by the observer"],
         [
             [100 * found[name], 100 * score_of(run, variant, "val")]
             for variant, name in known.items()
@@ -201,7 +203,8 @@ def _vote(run: Run) -> list[Figure | Text]:
         digits=1,
     )
     about = (
-        "The vote is all that devices know of their accuracy: a noisy sum over randomized labels, "
+        "The model selection is all that devices know of their accuracy: a noisy sum over "
+        "randomized labels, "
         "± its standard error. The observer has the true labels."
     )
     return [Figure(drawing, about)]

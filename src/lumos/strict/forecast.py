@@ -14,8 +14,8 @@ What strict classification would gain from neighbours: a simulation without data
 
 Draws a federation that fits the assumed numbers (`assumed_graph`), and passes it through the real
 stages: randomized labels, their counts and matrices, propagated labels, evidence weights and the
-vote, with the noise that the sums of so many devices have. Only the own encoder is not trained: its
-logits are drawn.
+model selection, with the noise that the sums of so many devices have. Only the own encoder is not
+trained: its logits are drawn.
 
 At most `MAX_SIMULATED` devices are drawn. More of them only scale the sums, whose noise is that of
 the whole federation. Small federations are drawn several times.
@@ -36,15 +36,15 @@ from lumos.strict.classify.evidence import (
     EVIDENCE_WEIGHTS_RATE,
     EvidenceWeights,
     MessageCounts,
-    Vote,
-    vote_vectors,
+    Selection,
+    selection_vectors,
 )
 from lumos.strict.classify.labels import NoisyLabels, draw_labels
 from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
     PROPAGATED,
+    SELECTION,
     SYMBOLS,
-    VOTE,
     ClassifySchedule,
 )
 from lumos.strict.messages import propagated_labels
@@ -293,7 +293,7 @@ class _Federation:
         self._roles = split_vertices(self._truth, public)
 
     def scores(self) -> tuple[float, float, float]:
-        """Accuracy by own features, by neighbours, and by what the vote chooses."""
+        """Accuracy by own features, by neighbours, and by what the model selection chooses."""
         schedule = self._schedule
         trains, validates = (self._roles == role for role in (Role.TRAIN, Role.VALIDATION))
         labels = draw_labels(self._shard, self._truth, schedule, None, trains | validates)
@@ -303,8 +303,8 @@ class _Federation:
         weights = self._evidence_weights_weights(evidence_weights, labels, judges)
         together = evidence_weights.logits(weights)
         alone = EvidenceWeights(np.zeros_like(self._own), evidence).logits(weights)
-        vote = self._sum(vote_vectors([self._own, together], labels, judges), VOTE)
-        chosen = together if Vote.of(vote, schedule).choice else self._own
+        selection = self._sum(selection_vectors([self._own, together], labels, judges), SELECTION)
+        chosen = together if Selection.of(selection, schedule).choice else self._own
         return self._accuracy(self._own), self._accuracy(alone), self._accuracy(chosen)
 
     def _evidence(self, labels: NoisyLabels, trains: Flags, judges: Ints) -> list[Doubles]:

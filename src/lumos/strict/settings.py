@@ -92,7 +92,7 @@ class StrictSettings:
     a device received, not of its own features or label."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on symbols and propagated labels, as one more
-    candidate for the validation devices' vote (classify)."""
+    candidate for the validation devices' model selection (classify)."""
     book: Path | None = None
     """The devices' book of releases, kept across runs: reusing an earlier release costs no further
     ε; a new one is charged. Without a book, a run knows of no other run."""

@@ -156,7 +156,8 @@ _TREES = TreeTexts(
 )
 _VALIDATION = {
     "classify": (
-        "Validation devices fit how far neighbours are trusted and vote on the result, with their "
+        "Validation devices fit how far neighbours are trusted and model selection on the "
+        "result, with their "
         "randomized labels"
     ),
     "link": "Validation edges calibrate what a level of a score means",

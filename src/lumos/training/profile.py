@@ -88,7 +88,7 @@ class Expected(NamedTuple):
     neighbours: float
     """By what neighbours send, alone."""
     together: float
-    """By both, or by own features where the vote of validation devices prefers them."""
+    """By both, or by own features where the model selection of validation devices prefers them."""
     error: float
     """Standard error of the gain, of the simulation only."""
 

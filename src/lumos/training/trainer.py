@@ -127,9 +127,9 @@ class Outcome:
     compare scores on the test set are the observer's; all others follow from public numbers and
     noisy sums."""
     estimates: dict[str, float] = field(default_factory=dict)
-    """Scores that the run measured by itself, without any true label: `voted_accuracy` from the
-    validation devices' noisy vote, its standard error `voted_accuracy_error`, and both for own
-    features; empty in profiles that measure none."""
+    """Scores that the run measured by itself, without any true label: `selected_accuracy` from the
+    validation devices' noisy model selection, its standard error `selected_accuracy_error`, and
+    both for own features; empty in profiles that measure none."""
     kept: Arrays = field(default_factory=dict, repr=False)
     """Arrays that a prediction needs beside weights and embeddings, as the profile keeps them."""
 

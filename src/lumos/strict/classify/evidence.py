@@ -28,11 +28,12 @@ a weight of its own, plus a bias for each class. Messages of one device are not 
 propagated label repeats some of what symbols say already: the weights learn by how much. So few of
 them hardly suffer from noise in the sums.
 
-The vote of validation devices: own features, or with neighbours; and what it tells of accuracy.
+The model selection of validation devices: own features, or with neighbours; and what it tells of
+accuracy.
 
 Each validation device adds whether its randomized label agrees with the own encoder, and for every
 other candidate whether it *gains* (agrees where the own encoder does not) or *loses*. One edge can
-move the gains and losses only, so the vote costs an edge little.
+move the gains and losses only, so the model selection costs an edge little.
 
 Neighbours count only if they win by more than one standard error: never worse than own features
 only, up to that.
@@ -41,13 +42,15 @@ Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Un-mix
 accuracy without any true label, with a standard error. Labels written as digits are harder to
 un-mix: a wrong class may have the right digit. Wrong classes are then taken to do so by chance.
 
-The temperature of the final probabilities: as sure, on average, as the vote finds them right.
+The temperature of the final probabilities: as sure, on average, as the model selection finds them
+right.
 
 Each validation device adds the probability of its most likely class at a few temperatures, a vector
-that depends on no label. The mean over all devices is how sure the run is; the vote says how often
-it is right (`vote`). The temperature at which both agree best is chosen; 1 stays where they agree
-up to one standard error already. Losses of randomized labels would hardly tell temperatures apart:
-a label that was changed by noise costs as much as one that is predicted wrongly.
+that depends on no label. The mean over all devices is how sure the run is; the model selection says
+how often it is right (`selection`). The temperature at which both agree best is chosen; 1 stays
+where they agree up to one standard error already. Losses of randomized labels would hardly tell
+temperatures apart: a label that was changed by noise costs as much as one that is predicted
+wrongly.
 """
 
 import math
@@ -255,7 +258,7 @@ def _combined(weights: Doubles, inputs: list[Doubles]) -> Doubles:
     return combined
 
 
-def vote_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
+def selection_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
     """[rows, 2 · candidates - 1] own agrees; then gains and losses of every other candidate."""
     own, *others = (labels.agrees(logits[rows].argmax(axis=1), rows) for logits in candidates)
     columns = [own]
@@ -264,13 +267,13 @@ def vote_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> 
     return np.stack(columns, axis=1).astype(np.float64)
 
 
-class Vote(NamedTuple):
-    """The counted vote."""
+class Selection(NamedTuple):
+    """The counted model selection."""
 
     choice: int
     """Number of the chosen candidate; 0 is the own encoder."""
     accuracy: tuple[float, float]
-    """Of the chosen one, estimated from the vote alone; and its standard error."""
+    """Of the chosen one, estimated from the model selection alone; and its standard error."""
     own: tuple[float, float]
     """The same of the own encoder."""
     gain: tuple[float, float] = (math.nan, math.nan)
@@ -278,15 +281,15 @@ class Vote(NamedTuple):
     and its standard error."""
 
     @staticmethod
-    def empty() -> "Vote":
-        """Before the vote."""
+    def empty() -> "Selection":
+        """Before the model selection."""
         nothing = (math.nan, math.nan)
-        return Vote(0, nothing, nothing)
+        return Selection(0, nothing, nothing)
 
     @staticmethod
-    def of(total: Doubles, schedule: "ClassifySchedule") -> "Vote":
+    def of(total: Doubles, schedule: "ClassifySchedule") -> "Selection":
         """Count the noisy sum of all vectors."""
-        spread = schedule["vote"].spread()
+        spread = schedule["selection"].spread()
         gains, losses = total[1::2], total[2::2]
         best = 1 + int(np.argmax(gains - losses))
         net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
@@ -294,7 +297,7 @@ class Vote(NamedTuple):
         choice = best if net > error else 0
         agreed = total[0] + (net if choice else 0.0)
         noises = 3 if choice else 1
-        return Vote(
+        return Selection(
             choice,
             _unmixed(float(agreed), spread * math.sqrt(noises), schedule),
             _unmixed(float(total[0]), spread, schedule),
@@ -304,10 +307,10 @@ class Vote(NamedTuple):
     def estimates(self) -> dict[str, float]:
         """By name, for results."""
         return {
-            "voted_accuracy": self.accuracy[0],
-            "voted_accuracy_error": self.accuracy[1],
-            "own_voted_accuracy": self.own[0],
-            "own_voted_accuracy_error": self.own[1],
+            "selected_accuracy": self.accuracy[0],
+            "selected_accuracy_error": self.accuracy[1],
+            "own_selected_accuracy": self.own[0],
+            "own_selected_accuracy_error": self.own[1],
         }
 
 
@@ -333,7 +336,7 @@ def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> 
 
 
 def choose_scale(
-    total: Doubles, scales: Sequence[float], vote: Vote, devices: int, noise: float
+    total: Doubles, scales: Sequence[float], selection: Selection, devices: int, noise: float
 ) -> float:
     """By what the final logits are to be multiplied.
 
@@ -342,7 +345,7 @@ def choose_scale(
         devices: number of devices in it.
         noise: standard deviation of its noise.
     """
-    accuracy, error = vote.accuracy
+    accuracy, error = selection.accuracy
     gaps = np.abs(total / max(1, devices) - accuracy)
     if not gaps[0] > math.hypot(error, noise / max(1, devices)):
         return 1.0

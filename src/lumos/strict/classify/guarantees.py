@@ -47,7 +47,7 @@ from lumos.strict.accounting import (
     variants,
     with_life,
 )
-from lumos.strict.classify.evidence import Vote
+from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import CLEAR, SIZES, WINDOW
 from lumos.strict.settings import StrictSettings
@@ -180,7 +180,7 @@ def reading(schedule: ClassifySchedule) -> str:
             schedule,
             "who trains, who validates and who has a label; the number of devices; the classes by "
             "number and name; the number of features",
-            "weights, matrices, the vote with its outcome, and the temperature",
+            "weights, matrices, the model selection with its outcome, and the temperature",
         ),
         "Scores are the observer's, from true data: no figure covers them.",
     ]
@@ -206,7 +206,7 @@ def _over_runs(strict: StrictSettings) -> str:
 WEAK = 0.4
 """Strength r of a randomized label below which a run warns."""
 WIDE = 0.05
-"""Standard error of the voted accuracy above which a run warns."""
+"""Standard error of the selected accuracy above which a run warns."""
 FEW = 25.0
 """Training devices of a class, as many as their randomized labels are worth, below which one warns:
 a label of strength r is worth r² labels."""
@@ -225,7 +225,7 @@ class Found(NamedTuple):
     """d"""
     width: int
     """Numbers in an update of the own encoder."""
-    vote: Vote
+    selection: Selection
     scaled: bool = True
     """Whether sizes of features could be learnt, where they had to be."""
     largest: float = 0.0
@@ -240,8 +240,8 @@ def warnings(schedule: ClassifySchedule, found: Found) -> list[str]:
         *_features(schedule, found),
         *_noise(schedule, found),
         *_labels(schedule),
-        *_validation(schedule, found.vote),
-        *_neighbours(schedule, found.vote),
+        *_validation(schedule, found.selection),
+        *_neighbours(schedule, found.selection),
     ]
 
 
@@ -305,23 +305,26 @@ def _labels(schedule: ClassifySchedule) -> Iterator[str]:
         )
 
 
-def _validation(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
-    error = vote.accuracy[1]
+def _validation(schedule: ClassifySchedule, selection: Selection) -> Iterator[str]:
+    error = selection.accuracy[1]
     if error > WIDE:
         needed = round_up(schedule.validation * (error / WIDE) ** 2)
         yield (
-            f"{schedule.validation:,} validation devices are few: their vote measures accuracy "
+            f"{schedule.validation:,} validation devices are few: their model selection measures "
+            f"accuracy "
             f"with a standard error of {100 * error:.0f} points; about {needed:,}, or a larger "
             "`epsilon`, would help"
         )
 
 
-def _neighbours(schedule: ClassifySchedule, vote: Vote) -> Iterator[str]:
-    net, error = vote.gain
-    if vote.choice or math.isnan(net):
+def _neighbours(schedule: ClassifySchedule, selection: Selection) -> Iterator[str]:
+    net, error = selection.gain
+    if selection.choice or math.isnan(net):
         return
     points = 100 / max(1, schedule.validation) / schedule.strength
-    measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in the vote"
+    measured = (
+        f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in the model selection"
+    )
     if net < -MISLED * error:
         yield (
             f"neighbours mislead here ({measured}), so the run predicts by own features alone: "

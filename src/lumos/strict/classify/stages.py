@@ -1,16 +1,15 @@
 """The stages of `classify`, and everything public about a run of it.
 
-    sizes        training devices     histograms of each feature over powers of two
-    centres      training devices     means of each feature
-    counts       training devices     how often each feature occurs
-    encoder      training devices     gradients of the own encoder
-    scale        validation devices   losses of the own encoder at several scales
-    symbols      both                 which symbols devices of a class receive
-    propagated labels     validation devices   the same for each propagated label
-    evidence weights        validation devices   gradients of a few weights that combine all of it
-    trees        validation devices   gradients of a tree network (`tree_network`)
-    vote         validation devices   which candidate is right how often (after the last epoch)
-    temperature  validation devices   how sure the chosen candidate is at several temperatures
+    sizes        training devices     histograms of each feature over powers of two centres
+    training devices     means of each feature counts       training devices     how often each
+    feature occurs encoder      training devices     gradients of the own encoder scale
+    validation devices   losses of the own encoder at several scales symbols      both
+    which symbols devices of a class receive propagated labels     validation devices   the same for
+    each propagated label evidence weights        validation devices   gradients of a few weights
+    that combine all of it trees        validation devices   gradients of a tree network
+    (`tree_network`) model selection         validation devices   which candidate is right how often
+    (after the last epoch) temperature  validation devices   how sure the chosen candidate is at
+    several temperatures
 
 What training devices know of each other comes back to them in propagated labels, so everything that
 follows propagated labels is learnt by validation devices, whose label is never released
@@ -36,11 +35,11 @@ from lumos.strict.accounting import EDGE, Disclosed
 from lumos.strict.classify.encoder import LOSS_SCALE
 from lumos.strict.classify.evidence import (
     PSEUDO_COUNT,
-    Vote,
+    Selection,
     choose_scale,
     confidence_vectors,
     loss_vectors,
-    vote_vectors,
+    selection_vectors,
 )
 from lumos.strict.settings import EVIDENCE_WEIGHTS_EPOCHS
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
 COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
 PROPAGATED, EVIDENCE_WEIGHTS, TREES = "propagated_labels", "evidence_weights", "trees"
-VOTE, TEMPERATURE = "vote", "temperature"
+SELECTION, TEMPERATURE = "selection", "temperature"
 
 SCALES = tuple(2.0**-power for power in range(-1, 9))
 """By which the own encoder's logits may be multiplied."""
@@ -346,10 +345,10 @@ class Trees(EvidenceWeightsStage):
         return state.trained_head().gradient(total)
 
 
-class VoteStage(ClassifyStage):
-    """The vote of validation devices between candidates."""
+class SelectionStage(ClassifyStage):
+    """The model selection of validation devices between candidates."""
 
-    name = VOTE
+    name = SELECTION
     learns = "which candidate is right how often: validation devices choose by it"
     when = When.LAST
     roles = VALIDATES
@@ -370,12 +369,12 @@ class VoteStage(ClassifyStage):
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return who agrees with which candidate."""
-        return vote_vectors(state.candidates, state.labels, self.participants(state))
+        return selection_vectors(state.candidates, state.labels, self.participants(state))
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
         """Choose a candidate."""
-        state.vote = Vote.of(total, self.schedule)
-        state.choice = state.vote.choice
+        state.selection = Selection.of(total, self.schedule)
+        state.choice = state.selection.choice
 
 
 class Temperature(ClassifyStage):
@@ -407,7 +406,7 @@ class Temperature(ClassifyStage):
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
         """Choose the temperature at which confidence is accuracy."""
         judges, spread = self.schedule.validation, self.spread()
-        state.temperature = 1 / choose_scale(total, TEMPERED, state.vote, judges, spread)
+        state.temperature = 1 / choose_scale(total, TEMPERED, state.selection, judges, spread)
 
 
 CLASSIFY_STAGES: list[type[Stage]] = [
@@ -420,7 +419,7 @@ CLASSIFY_STAGES: list[type[Stage]] = [
     PropagatedLabels,
     EvidenceWeightsStage,
     Trees,
-    VoteStage,
+    SelectionStage,
     Temperature,
 ]
 """In the order of the run."""

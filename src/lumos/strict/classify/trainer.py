@@ -7,7 +7,8 @@
    propagated label made of what it received (`messages`), one sum learns what it means, and so on.
 5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
    and a tree network if asked to (`head`).
-6. They vote whether neighbours count at all, and choose the temperature of what was chosen.
+6. They model selection whether neighbours count at all, and choose the temperature of what was
+   chosen.
 
 Predictions are computed on the device.
 """
@@ -31,7 +32,7 @@ from lumos.strict.classify.evidence import (
     EVIDENCE_WEIGHTS_RATE,
     EvidenceWeights,
     MessageCounts,
-    Vote,
+    Selection,
 )
 from lumos.strict.classify.guarantees import ROLES, Found, guarantees, reading, warnings
 from lumos.strict.classify.labels import draw_labels
@@ -133,9 +134,9 @@ class StrictClassifier(StrictTrainer):
         self._head: ResidualHead | None = None
         self._residual_input: ResidualInput | None = None
         self.scale, self.temperature = 1.0, 1.0
-        self.vote = Vote.empty()
+        self.selection = Selection.empty()
         self.candidates: list[Doubles] = []
-        """Logits of the candidates, [hosted, k] each; before the vote."""
+        """Logits of the candidates, [hosted, k] each; before the model selection."""
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return self.training, self.schedule.training
@@ -291,7 +292,7 @@ class StrictClassifier(StrictTrainer):
                 "propagated_labels": result.propagated_labels,
                 **self._remembered(),
             },
-            estimates=self.vote.estimates(),
+            estimates=self.selection.estimates(),
         )
 
     def _found(self) -> Found:
@@ -299,7 +300,7 @@ class StrictClassifier(StrictTrainer):
         return Found(
             features=int(self.features.shape[1]),
             width=self.encoder.width,
-            vote=self.vote,
+            selection=self.selection,
             scaled=self.scaling is None or self.scaling.learnt,
             largest=self.encoder.largest_feature(),
             alike=self.encoder.alike(),
