@@ -22,7 +22,7 @@ of the devices they know. *Tables of one's own* are beyond that: the sender of t
 its tables as it likes, and learns any function of a linear form with as many values as there are
 levels; here, quantiles of principal components.
 
-**Neighbours** have what passes in training: colours, propagated labels, proposals and replies.
+**Neighbours** have what passes in training: random marks, propagated labels, proposals and replies.
 
 **Coordinator.** Real noisy sums of small federations, one device of which has these words or
 others, chosen for the largest change; the attacker knows everything else (`link_sums`).
@@ -226,7 +226,7 @@ def matching_of(world: World, number: int) -> Doubles:
 
 
 def edges(world: World) -> list[Row]:
-    """Are two others linked? By neighbours of theirs, from colours and propagated labels."""
+    """Are two others linked? By neighbours of theirs, from random marks and propagated labels."""
     found = third_parties(world.recorded, told_by(world.recorded), world.truth.halves)
     return [
         {"attackers": name, "edge": one.auc, "without messages": without}

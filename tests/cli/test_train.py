@@ -483,7 +483,7 @@ def test_a_mistake_gets_one_line(
         ({"task": "link", "mechanism": "krr"}, "no meaning with `profile='strict'`"),
         ({"task": "link", "answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),
         ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
-        ({"task": "link", "colours": 33}, "`colours` must be 2 to 32"),
+        ({"task": "link", "random_marks": 33}, "`colours` must be 2 to 32"),
         ({"task": "link", "answer_epsilon": 0}, "must be above 0"),
         ({"virtual_nodes": False}, "`virtual_nodes` has no meaning with `profile='strict'`"),
     ],

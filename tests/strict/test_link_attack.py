@@ -89,7 +89,7 @@ def shares_of_account(*, by_noise: bool = False) -> dict[str, float]:
 def test_other_words_stay_within_the_account_of_every_stage() -> None:
     found = shares_of_account()
     assert max(found.values()) <= 1
-    assert found["colours"] == 0  # no words in them
+    assert found["random_marks"] == 0  # no words in them
     assert min(found["counts"], found["whitening"]) > 0.99  # and the attack has teeth
     assert min(found["products"], found["levels"]) > 0.5
     by_noise = shares_of_account(by_noise=True)  # 18,432 numbers, one part in 190
@@ -152,9 +152,9 @@ def test_colours_and_propagated_labels_are_the_same_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words, _, edges, held_back = link_training.planted(1)
-    colours, propagated_labels, *_ = neighbour_messages(words, edges, held_back)
-    assert (len(colours), len(propagated_labels)) == (1, 3)
-    for messages in [*colours, *propagated_labels]:
+    random_marks, propagated_labels, *_ = neighbour_messages(words, edges, held_back)
+    assert (len(random_marks), len(propagated_labels)) == (1, 3)
+    for messages in [*random_marks, *propagated_labels]:
         bodies: dict[int, set[bytes]] = {}
         for message in messages:
             bodies.setdefault(message.sender, set()).add(message.body)
@@ -209,7 +209,8 @@ def degree_auc() -> float:
 
 def test_twin_with_degrees_in_its_direction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(degree_auc() - 0.5) < 0.08
-    # The twin does not take off what is usual: whoever heard much has something of every colour.
+    # The twin does not take off what is usual: whoever heard much has something of every random
+    # mark.
     monkeypatch.setattr(
         Surroundings, "vectors", lambda self: unit(self._heard + np.eye(self._size)[self._own])
     )

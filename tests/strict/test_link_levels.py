@@ -220,7 +220,7 @@ def test_a_reading_survives_its_file(bits: int) -> None:
 
 
 def test_thresholds_of_any_width_increase() -> None:
-    """Of the narrowest embeddings and of the fewest colours, too."""
+    """Of the narrowest embeddings and of the fewest random marks, too."""
     for width in range(2, 64 + 32 + 1):
         thresholds = spec_for(width).thresholds
         assert list(thresholds) == sorted(set(thresholds))

@@ -31,7 +31,7 @@ from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 14
-CHEAP = {"embedding": 4, "colours": 4, "words": 3}
+CHEAP = {"embedding": 4, "random_marks": 4, "words": 3}
 """Products of secure runs are of few numbers."""
 BETWEEN = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
 """What neighbours send one another."""
@@ -62,7 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "words": {"graph": "demo:14"},
     "randomized answers": {"answer_epsilon": 2.0, "answer_bits": 3},
     "one bit": {"answer_bits": 1, "answers": 5},
-    "narrow": {"embedding": 2, "colours": 2, "words": 1},
+    "narrow": {"embedding": 2, "random_marks": 2, "words": 1},
 }
 MASKED = {"default", "exact", "signed", "randomized answers"}
 
@@ -218,7 +218,7 @@ def test_every_message_has_a_door_and_none_is_open(aggregate: str) -> None:
 
 
 def test_ledger_of_releases() -> None:
-    """A colour costs nothing, three propagated labels ε each; they are about edges."""
+    """A random mark costs nothing, three propagated labels ε each; they are about edges."""
     run, wire = run_with_wire(small(DEVICES))
     assert {m.epsilon for m in wire.all_of("strict/colour")} == {0.0}
     assert {m.epsilon for m in wire.all_of("strict/opinion")} == {4.0}
@@ -244,8 +244,8 @@ def test_calibration_compares_every_device_twice_at_most() -> None:
 def test_features_reach_no_release_and_no_control() -> None:
     """One device with other features, the same randomness: nothing that neighbours see has changed.
 
-    Whoever is matched, colours and propagated labels follow from edges and randomness alone. Scores
-    and sums do depend on features: they change, so the test has teeth.
+    Whoever is matched, random marks and propagated labels follow from edges and randomness alone.
+    Scores and sums do depend on features: they change, so the test has teeth.
     """
     for aggregate in ("ideal", "secure"):
         settings = {"aggregate": aggregate, "shards": 2, **CHEAP}
@@ -264,11 +264,11 @@ def test_features_reach_no_release_and_no_control() -> None:
             one.config.train.epochs - 4 <= each.step < one.config.train.epochs for each in opened
         ]
         assert any(changed)
-        assert not any(c for c, colour in zip(changed, stages, strict=True) if colour)
+        assert not any(c for c, random_mark in zip(changed, stages, strict=True) if random_mark)
 
 
 def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trainer whose colours depend on its words would not pass the test above."""
+    """A trainer whose random marks depend on its words would not pass the test above."""
     from lumos.strict.link.trainer import StrictLinker
 
     honest = StrictLinker._begin
@@ -308,7 +308,7 @@ def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> 
 
 
 def test_the_control_knows_nothing(good: Run) -> None:
-    """Random words and random colours: no better than the asker's own degree."""
+    """Random words and random random marks: no better than the asker's own degree."""
     assert good.control is not None
     assert good.own is not None
     assert abs(good.control["test_auc"] - good.own["test_auc"]) < 0.1

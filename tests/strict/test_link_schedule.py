@@ -16,10 +16,10 @@ from lumos.strict.link.answers import AnswerBudget
 from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
 from lumos.strict.link.levels import COSINES, WAYS, Surroundings, integers
 from lumos.strict.link.stages import (
-    COLOURS,
     COUNTS,
     LEVELS,
     MARGIN,
+    MARKS,
     PRODUCTS,
     WHITENING,
     LinkSchedule,
@@ -47,7 +47,7 @@ def test_every_epoch_has_a_stage(propagated_labels: int, epochs: int) -> None:
         (COUNTS, 0),
         *((PRODUCTS, step) for step in range(products)),
         (WHITENING, 0),
-        *((COLOURS, step) for step in range(1 + propagated_labels)),
+        *((MARKS, step) for step in range(1 + propagated_labels)),
         (LEVELS, 0),
     ]
     assert [stage.name for stage in made.stages if stage.paired] == [PRODUCTS]
@@ -100,7 +100,7 @@ FAR = {
     COUNTS: (1.0, ROOT),
     PRODUCTS: (2 * math.sqrt(8), math.sqrt(10 * 8)),
     WHITENING: (1.0, ROOT),
-    COLOURS: (1.0, 0.0),
+    MARKS: (1.0, 0.0),
     LEVELS: (ROOT, 2.0),
 }
 """Written out for the default of eight words."""
@@ -229,7 +229,7 @@ def test_reach_of_colours(sixty: Graph) -> None:
 
     (shard,) = cut(sixty, 1, seed=0)
     sent = Surroundings(shard, schedule().propagated_label_mechanism).sent_weights()
-    norm, features, *_ = schedule()[COLOURS].moves
+    norm, features, *_ = schedule()[MARKS].moves
     never_beyond(np.linalg.norm(sent, axis=1).tolist(), norm, 0.9)
     assert features == 0
     assert ((sent > 0).sum(axis=1) <= 1).all()

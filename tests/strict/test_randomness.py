@@ -185,7 +185,7 @@ SOMETHING_ELSE: dict[str, Any] = {
     "clip": 0.4,
     "embedding": 8,
     "words": 3,
-    "colours": 5,
+    "random_marks": 5,
     "answer_bits": 1,
     "answers": 20,
     "answer_epsilon": 3.0,

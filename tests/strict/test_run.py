@@ -346,7 +346,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"answers": 4}, r"`answers` has no meaning with `profile='strict'` and `task='classify'`"),
         ({"words": 2}, r"`words` has no meaning"),
         ({"embedding": 4}, r"`embedding` has no meaning"),
-        ({"colours": 4}, r"`colours` has no meaning"),
+        ({"random_marks": 4}, r"`random_marks` has no meaning"),
         ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),
         ({"epsilon": 0.0}, r"`epsilon` must be above 0"),
         ({"epsilon": float("nan")}, r"`epsilon` must be above 0, got nan"),

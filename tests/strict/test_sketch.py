@@ -12,7 +12,7 @@ from lumos.device.shard import Shard, cut
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import make_mechanism
 from lumos.strict.link.levels import CROWD, Surroundings
-from lumos.strict.link.stages import COLOURS
+from lumos.strict.link.stages import MARKS
 from lumos.strict.messages import most_likely
 
 
@@ -25,15 +25,15 @@ def star_of(degrees: list[int], seed: int = 0) -> Shard:
     return cut(Graph.from_edges(np.array(edges), devices=leaf), 1, seed=seed)[0]
 
 
-def surroundings_of(shard: Shard, colours: int = 4, epsilon: float = 4.0) -> Surroundings:
-    return Surroundings(shard, make_mechanism(colours, epsilon, "krr"))
+def surroundings_of(shard: Shard, random_marks: int = 4, epsilon: float = 4.0) -> Surroundings:
+    return Surroundings(shard, make_mechanism(random_marks, epsilon, "krr"))
 
 
 def test_a_run_against_loops_over_its_messages() -> None:
     graph = town(60)
-    colours = 8
+    random_marks = 8
     with listening() as wire:
-        made = started(graph, protect="none", colours=colours)
+        made = started(graph, protect="none", random_marks=random_marks)
         last = made.config.train.epochs
         made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
     found = made.trainers[0].surroundings
@@ -44,17 +44,19 @@ def test_a_run_against_loops_over_its_messages() -> None:
         told = {message.sender: message.body[0] for message in messages}
         assert len(messages) == 2 * graph.edges, "the same to all neighbours"
         assert len({(m.sender, m.body) for m in messages}) == len(told)
-        usual = np.zeros(colours)
-        heard = np.zeros((60, colours))
+        usual = np.zeros(random_marks)
+        heard = np.zeros((60, random_marks))
         for message in messages:
             heard[message.receiver, message.body[0]] += 1
-        for device, colour in told.items():
-            usual[colour] += min(int(graph.degrees[device]), CROWD) / CROWD
+        for device, random_mark in told.items():
+            usual[random_mark] += min(int(graph.degrees[device]), CROWD) / CROWD
         usual = np.maximum(usual, 1e-3)
         assert_allclose(found.usual[number], usual / usual.sum(), atol=1e-5)
         if number == 0:
             own = np.array([told[device] for device in range(60)])
-        evidence = heard + np.eye(colours)[own] - (graph.degrees + 1)[:, None] * found.usual[number]
+        evidence = (
+            heard + np.eye(random_marks)[own] - (graph.degrees + 1)[:, None] * found.usual[number]
+        )
         norms = np.linalg.norm(evidence, axis=1, keepdims=True)
         vectors = evidence / norms
         if number + 1 < len(rounds):
@@ -80,7 +82,7 @@ def test_an_propagated_label_uses_the_tie_of_the_devices_own_choice() -> None:
     shard = star_of([2] * 300)
     found = surroundings_of(shard, epsilon=60.0)
     found.message(0)
-    # Two colours heard once each, and a third one's own: ties everywhere.
+    # Two random marks heard once each, and a third one's own: ties everywhere.
     receiver = np.repeat(np.arange(300), 2)
     found.hear(receiver, np.tile([0, 1], 300))
     found.learn_usual(np.ones(4))
@@ -123,11 +125,11 @@ def non_neighbours(found: Any, few: slice, many: slice) -> tuple[float, float]:
 
 
 def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where colours are drawn apart from edges, popular non-neighbours are no more alike than
+    """Where random marks are drawn apart from edges, popular non-neighbours are no more alike than
     others."""
     many = 600
     shard = star_of([1] * many + [60] * many)
-    found = surroundings_of(shard, colours=16)
+    found = surroundings_of(shard, random_marks=16)
     rng = np.random.default_rng(0)
     usual = rng.dirichlet(np.ones(16))
     found._own = rng.choice(16, len(shard), p=usual)
@@ -155,7 +157,7 @@ def test_without_propagated_labels_a_vector_is_of_colours_alone() -> None:
     made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
     found = made.trainers[0].surroundings
     assert len(found.usual) == 1
-    assert schedule(propagated_labels=0)[COLOURS].num_sums == 1
+    assert schedule(propagated_labels=0)[MARKS].num_sums == 1
     assert_array_equal(found._own, found._sent)
 
 

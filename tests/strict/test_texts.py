@@ -27,9 +27,12 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
             {"encoder_epochs": 3, "epochs": 10},
             {"encoder": 2, "scale": 5, "symbols": 6, "propagated_labels": 7, "evidence_weights": 9},
         ),
-        ({"task": "link"}, {"products": 2, "whitening": 6, "colours": 7}),
-        ({"task": "link", "propagated_labels": 0}, {"products": 2, "whitening": 6, "colours": 7}),
-        ({"task": "link", "epochs": 7}, {"products": 2, "whitening": 3, "colours": 4}),
+        ({"task": "link"}, {"products": 2, "whitening": 6, "random_marks": 7}),
+        (
+            {"task": "link", "propagated_labels": 0},
+            {"products": 2, "whitening": 6, "random_marks": 7},
+        ),
+        ({"task": "link", "epochs": 7}, {"products": 2, "whitening": 3, "random_marks": 4}),
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:

@@ -29,7 +29,7 @@ def test_the_encoder_has_a_row_for_every_word(
     assert run.model.weights["basis"].shape == (words, 8)
 
 
-@pytest.mark.parametrize(("embedding", "colours"), [(2, 2), (8, 8), (64, 32)])
-def test_every_width_has_levels(embedding: int, colours: int) -> None:
-    run = lumos.train(GRAPH, task="link", embedding=embedding, colours=colours)
+@pytest.mark.parametrize(("embedding", "random_marks"), [(2, 2), (8, 8), (64, 32)])
+def test_every_width_has_levels(embedding: int, random_marks: int) -> None:
+    run = lumos.train(GRAPH, task="link", embedding=embedding, random_marks=random_marks)
     assert run.metrics["test_auc"] > 0

@@ -122,7 +122,7 @@ OPTIONS: Mapping[str, Placed] = {
     "embedding": Placed(MODEL),
     "words": Placed(MODEL),
     "word_buckets": Placed(MODEL),
-    "colours": Placed(MODEL),
+    "random_marks": Placed(MODEL),
     "score_degrees": Placed(MODEL),
     "steps": Placed(MODEL),
     "label_steps": Placed(MODEL),

@@ -4,10 +4,10 @@
 its neighbours would be a mark of the sender, and so of a community. So every receiver draws for
 itself what it takes each message to say.
 
-**Propagated labels.** An propagated label is the class, or the colour, that a device's evidence so
-far points to, randomized. It is a function of received messages and public matrices only, so it
-costs no ε of any feature or label; it tells something about the sender's edges and degree, and is
-randomized for that.
+**Propagated labels.** An propagated label is the class, or the random mark, that a device's
+evidence so far points to, randomized. It is a function of received messages and public matrices
+only, so it costs no ε of any feature or label; it tells something about the sender's edges and
+degree, and is randomized for that.
 
 Guarantee: one propagated label is the same for all receivers, so one edge changes at most the
 propagated labels of its two ends: ε_m each, for any two neighbourhoods, however many receivers
@@ -46,16 +46,16 @@ PROPAGATED_LABEL = Topic(
     shape=None,
     common=True,
     about_edges=True,
-    learns="every neighbour gets the same randomized class (for links: colour), made of what "
+    learns="every neighbour gets the same randomized class (for links: random mark), made of what "
     "the sender received and of nothing of its own: ε of each of its edges, however many of them "
     "collude",
 )
-COLOUR = Topic(
+MARK = Topic(
     name="strict/colour",
     door=Door.RELEASE,
     shape=None,
     common=True,
-    learns="every neighbour gets the same colour, drawn at random: it depends on no data",
+    learns="every neighbour gets the same random mark, drawn at random: it depends on no data",
 )
 PROPOSAL = Topic(
     name="strict/proposal",

@@ -80,7 +80,7 @@ in it when results were first kept stay in it, so that they can be repeated to t
 _CLASSIFY_NAME: dict[str, Any] = {
     "relay": "auto",
     "codebook": 8,
-    "colours": "auto",
+    "random_marks": "auto",
     "answer": 8,
     "projection": 1024,
 }

@@ -54,7 +54,7 @@ LINK_ONLY = frozenset(
     {
         "embedding",
         "words",
-        "colours",
+        "random_marks",
         "answer_bits",
         "answers",
         "answer_epsilon",
@@ -85,8 +85,8 @@ class StrictSettings:
     propagated_labels: int = 2
     """How many propagated labels a device tells its neighbours, the same to all of them,
     randomized; 0 to 3.
-    classify: the class that what it received points to; link: the colour that it received most,
-    3 by default."""
+    classify: the class that what it received points to; link: the random mark that it received
+    most, 3 by default."""
     propagated_epsilon: float = 4.0
     """ε of one propagated label. It is about edges and degrees: an propagated label is made of what
     a device received, not of its own features or label."""
@@ -108,9 +108,10 @@ class StrictSettings:
     """Numbers in the embedding of a device's words, 2 to 64 (link)."""
     words: int = 8
     """How many of its rarest words a device uses in the sums of products (link)."""
-    colours: int = 16
-    """Number of colours, 2 to 32: a device draws one at random, and propagated labels spread them,
-    so that devices of one neighbourhood hear the same ones. They depend on no features (link)."""
+    random_marks: int = 16
+    """Number of random marks, 2 to 32: a device draws one at random, and propagated labels spread
+    them, so that devices of one neighbourhood hear the same ones. They depend on no features
+    (link)."""
     answer_bits: int = 2
     """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
     answers: int = 16
@@ -160,7 +161,7 @@ class StrictSettings:
             raise UsageError(
                 f"`propagated_epsilon` must be above 0 and finite, got {self.propagated_epsilon}"
             )
-        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("colours", 2, 32)):
+        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("random_marks", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.answer_bits not in (1, 2, 3):
@@ -208,7 +209,7 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
 
     classify: one of counts, 16 of the own encoder, one of its scale, one of each matrix, 40 of
     evidence weights, and 60 of a tree network. link: one of counts, 4 of products, one of
-    whitening, and one of colours and of each propagated label.
+    whitening, and one of random marks and of each propagated label.
     """
     if task == "link":
         return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))

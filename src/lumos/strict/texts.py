@@ -200,7 +200,7 @@ def _links(config: Config) -> dict[str, Any]:
     return {
         "budget": f"{sums} · {answers} of {strict.answer_bits} bits",
         "own": "the asker's own degree alone",
-        "control": "random words and colours",
+        "control": "random words and random marks",
         "chooser": "noisy histograms of levels",
         "first_stage": COUNTS,
     }

@@ -1,11 +1,12 @@
-"""What neighbours learn in the training of links: colours, propagated labels, proposals and
+"""What neighbours learn in the training of links: random marks, propagated labels, proposals and
 replies.
 
 Messages are those of the tape. *One neighbour* u of v has what v told it, what it told itself, and
 what v proposed and replied to it. *All neighbours of v but w* have everything that v received and
 said, and are told what w said: they compute v's propagated labels with the public frequencies of
-colours, and the exact likelihood of what v said, with w among its neighbours or without. The colour
-that v takes for its own is summed over after the first propagated label: it stays on the device.
+random marks, and the exact likelihood of what v said, with w among its neighbours or without. The
+random mark that v takes for its own is summed over after the first propagated label: it stays on
+the device.
 
 Attackers are assumed to know the truth about one half of all devices, to learn from, and are
 evaluated on the other. *Without* is the same attacker with its own degree alone. Whoever can
@@ -52,8 +53,8 @@ from lumos.secagg.noise import Noise, epsilon_for
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.features import feature_form
 from lumos.strict.link.guarantees import MESSAGES, SUMS
-from lumos.strict.link.stages import COLOURS, LinkSchedule
-from lumos.strict.messages import COLOUR, PROPAGATED_LABEL, PROPOSAL, REPLY
+from lumos.strict.link.stages import MARKS, LinkSchedule
+from lumos.strict.messages import MARK, PROPAGATED_LABEL, PROPOSAL, REPLY
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import Config
@@ -99,7 +100,7 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
         yield AuditRow(
             attack=LINK_NEIGHBOURS_ATTACK.name,
             adversary=name,
-            about="whether two others are linked, from colours and propagated labels",
+            about="whether two others are linked, from random marks and propagated labels",
             measure="AUC",
             estimate=found,
             chance=without,
@@ -109,9 +110,10 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
 
 
 def told_by(recorded: Recorded) -> Ints:
-    """[devices, rounds] colour and propagated labels of each; -1 for devices without neighbours."""
+    """[devices, rounds] random mark and propagated labels of each; -1 for devices without
+    neighbours."""
     propagated_labels = len(recorded.tape.messages(PROPAGATED_LABEL.name))
-    rounds = [said(recorded, COLOUR.name)] if recorded.tape.messages(COLOUR.name) else []
+    rounds = [said(recorded, MARK.name)] if recorded.tape.messages(MARK.name) else []
     rounds += [said(recorded, PROPAGATED_LABEL.name, number) for number in range(propagated_labels)]
     return np.stack(rounds, axis=1)
 
@@ -126,12 +128,12 @@ def propagated_label_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> 
         return
     wanted = first_propagated_labels(recorded, told)
     meant = wanted >= 0
-    found = certified_against_rest(wanted[meant], told[meant, 1], strict.colours)
+    found = certified_against_rest(wanted[meant], told[meant, 1], strict.random_marks)
     if found is not None:
         yield AuditRow(
             attack=LINK_NEIGHBOURS_ATTACK.name,
             adversary="all neighbours of a device",
-            about="ε that first propagated labels certify, sent against meant, largest of all colours",
+            about="ε that first propagated labels certify, sent against meant, largest of all random marks",
             measure="ε",
             estimate=found,
             bound=strict.propagated_epsilon,
@@ -162,30 +164,30 @@ def propagated_label_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> 
 
 
 def first_propagated_labels(recorded: Recorded, told: Ints) -> Ints:
-    """[devices] the colour that each meant in its first propagated label; -1 where it drew one of
-    several, and where it has no neighbour to tell."""
+    """[devices] the random mark that each meant in its first propagated label; -1 where it drew one
+    of several, and where it has no neighbour to tell."""
     above = _above_usual(recorded, told, 0, np.arange(len(told)))
     rows = np.arange(len(told))
     heard = told[:, 0] >= 0
-    above[rows[heard], told[heard, 0]] += 1  # its own colour, which all neighbours received
+    above[rows[heard], told[heard, 0]] += 1  # its own random mark, which all neighbours received
     best = above >= above.max(axis=1, keepdims=True) - 1e-9
     return np.where(heard & (best.sum(axis=1) == 1), best.argmax(axis=1), -1)
 
 
 def _above_usual(recorded: Recorded, told: Ints, number: int, devices: Ints) -> Doubles:
-    """[devices, colours] what each received in a round, less what is usual for so many messages
-    and its own; without its own."""
+    """[devices, random marks] what each received in a round, less what is usual for so many
+    messages and its own; without its own."""
     graph, usual = recorded.graph, recorded.run.model.weights["usual"][number]
-    heard = colour_counts(graph, told[:, number], len(usual))[devices]
+    heard = mark_counts(graph, told[:, number], len(usual))[devices]
     messages = graph.degrees[devices] + 1
     above: Doubles = heard - messages[:, None] * usual
     return above
 
 
-def colour_counts(graph: Graph, colours: Ints, size: int) -> Doubles:
-    """[devices, colours] how often each device received each colour."""
+def mark_counts(graph: Graph, random_marks: Ints, size: int) -> Doubles:
+    """[devices, random marks] how often each device received each random mark."""
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
-    places = owner * size + colours[graph.neighbours]
+    places = owner * size + random_marks[graph.neighbours]
     counts = np.bincount(places, minlength=graph.devices * size).reshape(-1, size)
     return counts.astype(np.float64)
 
@@ -213,15 +215,15 @@ def _log_likelihood(
 ) -> Doubles:
     """[pairs] of the propagated labels of v, with w among its neighbours (`more`) or without."""
     strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
-    size, (v, w) = strict.colours, pairs.T
+    size, (v, w) = strict.random_marks, pairs.T
     rows = np.arange(len(pairs))
     kept = np.exp(strict.propagated_epsilon) / (np.exp(strict.propagated_epsilon) + size - 1)
     other = (1 - kept) / (size - 1)
-    # [pairs, colours] P(what v takes for its own, and what it said so far).
+    # [pairs, random marks] P(what v takes for its own, and what it said so far).
     own = np.zeros((len(pairs), size))
     own[rows, np.maximum(told[v, 0], 0)] = 1
     for number in range(1, told.shape[1]):
-        heard = colour_counts(recorded.graph, told[:, number - 1], size)[v]
+        heard = mark_counts(recorded.graph, told[:, number - 1], size)[v]
         heard[rows, told[w, number - 1]] += float(more) - there
         messages = recorded.graph.degrees[v] + (1 + float(more) - there)
         above = heard - messages[:, None] * usual[number - 1]
@@ -241,11 +243,11 @@ def _log_likelihood(
 def matching_events(tape: Tape, graph: Graph) -> Doubles:
     """[slots, 3] how often a neighbour proposed, accepted and refused, as the slot's owner knows.
 
-    Those of the search for partners: held-back edges are matched after colours were told.
+    Those of the search for partners: held-back edges are matched after random marks were told.
     """
     on_transport = [one for one in tape.passed if one.exchange == tape.last]
-    colours = [one.round for one in on_transport if one.topic.name == COLOUR.name]
-    end = min(colours, default=np.iinfo(np.int64).max)
+    random_marks = [one.round for one in on_transport if one.topic.name == MARK.name]
+    end = min(random_marks, default=np.iinfo(np.int64).max)
     events = np.zeros((3, len(graph.neighbours)))
     for one in on_transport:
         if one.round > end or one.topic.name not in (PROPOSAL.name, REPLY.name):
@@ -298,7 +300,7 @@ def one_neighbour(
         v=v,
         own=np.log1p(degree[u])[:, None],
         seen={
-            "colours and propagated labels": messages,
+            "random marks and propagated labels": messages,
             "proposals and replies": passed,
             "all messages": np.hstack([messages, passed]),
         },
@@ -417,7 +419,7 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     scene.say(f"{RUNS} planted federations")
     found = guesses(RUNS, config)
     for stage, one in found.items():
-        if stage == COLOURS:
+        if stage == MARKS:
             continue  # they depend on no words
         yield AuditRow(
             attack=LINK_SUMS_ATTACK.name,
@@ -576,7 +578,8 @@ def whole_run(
 def federation(
     words: Any, edges: Any, held_back: Any, seed: int, config: Config
 ) -> "Federation[Any]":
-    """A small one, of all edges. Randomness are the same for any words: matching and colours too."""
+    """A small one, of all edges. Randomness are the same for any words: matching and random marks
+    too."""
     graph = Graph.from_edges(edges, devices=len(words), features=words)
     problem = Problem.of(
         graph=graph,

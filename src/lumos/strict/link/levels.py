@@ -8,13 +8,13 @@ how much evidence each level is. Where no vector does, the asker's own degree al
 
 Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
 
-Every device draws a colour at random and tells its neighbours. Then, a few times, it tells them the
-colour that it heard most often: an propagated label, randomized, the same for all of them
-(`propagated_labels`). So colours gather in neighbourhoods, and two devices that know the same
-people hear the same colours.
+Every device draws a random mark at random and tells its neighbours. Then, a few times, it tells
+them the random mark that it heard most often: an propagated label, randomized, the same for all of
+them (`propagated_labels`). So random marks gather in neighbourhoods, and two devices that know the
+same people hear the same random marks.
 
-The vector is the number of times that each colour was heard in the last round, less what is usual
-for so many messages: otherwise its direction would tell the degree. Scaled to norm 1.
+The vector is the number of times that each random mark was heard in the last round, less what is
+usual for so many messages: otherwise its direction would tell the degree. Scaled to norm 1.
 """
 
 import math
@@ -219,15 +219,15 @@ def _error(counts: Doubles, spread: float) -> float:
 
 
 CROWD = 16
-"""Neighbours up to which a device's colour weighs more the more of them hear it."""
+"""Neighbours up to which a device's random mark weighs more the more of them hear it."""
 
 
 class Surroundings:
-    """Colours that the hosted devices sent and heard, round by round.
+    """Random marks that the hosted devices sent and heard, round by round.
 
     Args:
         shard: the hosted devices.
-        mechanism: how an propagated label on colours is randomized.
+        mechanism: how an propagated label on random marks is randomized.
     """
 
     def __init__(self, shard: Shard, mechanism: Mechanism) -> None:
@@ -237,15 +237,15 @@ class Surroundings:
         everyone = np.arange(len(shard))
         chance = shard.randomness.uniform(everyone, "colour", 0)[:, 0]
         self._own: Ints = np.floor(chance * self._size).astype(np.int64)
-        """[hosted] what the device takes for its own: its colour, then its propagated label as it
-        was."""
+        """[hosted] what the device takes for its own: its random mark, then its propagated label as
+        it was."""
         self._sent = self._own.astype(np.uint8)
         self._heard = np.zeros((len(shard), self._size))
         self.usual: list[Doubles] = []
-        """For each round [colours], the frequency of each colour among all messages."""
+        """For each round [random marks], the frequency of each random mark among all messages."""
 
     def message(self, number: int) -> Bytes:
-        """[hosted, 1] what each device sends in a round: its colour, then propagated labels."""
+        """[hosted, 1] what each device sends in a round: its random mark, then propagated labels."""
         if number:
             self._own = preferred(self._shard, self._above_usual(number - 1), number)
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
@@ -263,19 +263,19 @@ class Surroundings:
             self._own = sent.astype(np.int64)
         self._sent = sent
 
-    def hear(self, receiver: Ints, colours: Ints) -> None:
+    def hear(self, receiver: Ints, random_marks: Ints) -> None:
         """Take the messages of a round.
 
         Args:
             receiver: [messages] positions.
-            colours: [messages].
+            random marks: [messages].
         """
-        places = receiver * self._size + colours
+        places = receiver * self._size + random_marks
         counts = np.bincount(places, minlength=self._heard.size)
         self._heard = counts.reshape(self._heard.shape).astype(np.float64)
 
     def sent_weights(self) -> Doubles:
-        """[hosted, colours] what each device sent, by how many heard it, up to a crowd."""
+        """[hosted, random marks] what each device sent, by how many heard it, up to a crowd."""
         rows = np.zeros((len(self._sent), self._size))
         crowd = np.minimum(self._shard.degree, CROWD) / CROWD
         rows[np.arange(len(rows)), self._sent] = crowd
@@ -287,12 +287,12 @@ class Surroundings:
         self.usual = [*self.usual, positive / positive.sum()]
 
     def _above_usual(self, number: int) -> Doubles:
-        """[hosted, colours] heard in a round, and one's own, less what is usual."""
+        """[hosted, random marks] heard in a round, and one's own, less what is usual."""
         messages = self._shard.degree + 1
         own = np.eye(self._size)[self._own]
         above: Doubles = self._heard + own - messages[:, None] * self.usual[number]
         return above
 
     def vectors(self) -> Doubles:
-        """[hosted, colours] of norm 1, of the last round."""
+        """[hosted, random marks] of norm 1, of the last round."""
         return unit(self._above_usual(len(self.usual) - 1))

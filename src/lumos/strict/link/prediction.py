@@ -1,8 +1,8 @@
 """Questions about pairs after training, and what devices answer with.
 
-A folder keeps public weights, and the colours and propagated labels that devices sent: nothing that
-is made of raw features, nothing of which neighbours a device has. Vectors and degrees are computed
-again, from the graph, when somebody asks about pairs.
+A folder keeps public weights, and the random marks and propagated labels that devices sent: nothing
+that is made of raw features, nothing of which neighbours a device has. Vectors and degrees are
+computed again, from the graph, when somebody asks about pairs.
 
 Devices need nothing but their vectors and their budgets of answers: the program that asks has no
 graph, so a peer is a non-neighbour to it whether it is a neighbour or not.
@@ -85,7 +85,7 @@ class LinkResult:
     degree: Ints = field(repr=False)
     """[devices]"""
     sent: Bytes = field(repr=False)
-    """[devices, rounds] colours and propagated labels, as they were sent."""
+    """[devices, rounds] random marks and propagated labels, as they were sent."""
     budget: AnswerBudget = field(repr=False)
     strict: StrictSettings
     seed: int
@@ -206,8 +206,8 @@ class LinkResult:
         """What the devices of a finished run hold, computed at home once more.
 
         Bit by bit what they held in training. With `randomness='system'` their secrets are gone:
-        one to whom several colours were equally likely may take another, the same whenever it is
-        asked.
+        one to whom several random marks were equally likely may take another, the same whenever it
+        is asked.
 
         Args:
             training: the graph of the run with its training edges.
@@ -276,7 +276,7 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         "weights": (width,),
         "basis": (width, size),
         "mixing": (size, size),
-        "usual": (rounds, strict.colours),
+        "usual": (rounds, strict.random_marks),
     }
     for name, shape in shapes.items():
         array = weights.get(name)
@@ -286,8 +286,10 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
     sent = kept.get("sent")
     if sent is None or sent.shape != (devices, rounds) or sent.dtype != np.uint8:
         raise InputError("devices.npz: what devices sent is not of this run; train again")
-    if sent.max(initial=0) >= strict.colours:
-        raise InputError("devices.npz: a device sent a colour that does not exist; train again")
+    if sent.max(initial=0) >= strict.random_marks:
+        raise InputError(
+            "devices.npz: a device sent a random mark that does not exist; train again"
+        )
 
 
 RESULT = "result"

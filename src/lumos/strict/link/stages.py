@@ -5,10 +5,11 @@
     counts      how often each word occurs
     products    words of a device and the embedding of its partner, along a matching of edges
     whitening   how embeddings are spread
-    colours     how often each colour, and each propagated label on colours, was sent
+    random marks     how often each random mark, and each propagated label on random marks, was sent
     levels      which levels pairs of a kind have (after the last epoch)
 
-The shares in the budget μ² are for other features in place of a device's own. Colours depend on no
+The shares in the budget μ² are for other features in place of a device's own. Random marks depend
+on no
 features: their noise is for one device's vector or none. What scaling features takes is taken from
 the share of the products.
 """
@@ -32,11 +33,11 @@ from lumos.typing import Doubles
 if TYPE_CHECKING:
     from lumos.strict.link.trainer import StrictLinker
 
-COUNTS, PRODUCTS, WHITENING, COLOURS, LEVELS = (
+COUNTS, PRODUCTS, WHITENING, MARKS, LEVELS = (
     "counts",
     "products",
     "whitening",
-    "colours",
+    "random_marks",
     "levels",
 )
 GROWTH = 2.0
@@ -158,18 +159,18 @@ class Whitening(LinkStage):
         state.encoder.learn_spread(total)
 
 
-class Colours(LinkStage):
-    """Frequencies of the colours, and of propagated labels on them."""
+class Marks(LinkStage):
+    """Frequencies of the random marks, and of propagated labels on them."""
 
-    name = COLOURS
-    learns = "how often each colour, and each propagated label on colours, was sent"
+    name = MARKS
+    learns = "how often each random mark, and each propagated label on random marks, was sent"
     share = 0.02
     question = NORM
     replayed = True
 
     @property
     def num_sums(self) -> int:
-        """One for colours, and one for each propagated label."""
+        """One for random marks, and one for each propagated label."""
         return 1 + self.schedule.strict.propagated_labels
 
     @property
@@ -182,11 +183,11 @@ class Colours(LinkStage):
         return self.share / self.num_sums
 
     def width(self, features: int) -> int:
-        """Return the number of colours."""
-        return self.schedule.strict.colours
+        """Return the number of random marks."""
+        return self.schedule.strict.random_marks
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Have every device send its colour, or an propagated label."""
+        """Have every device send its random mark, or an propagated label."""
         yield from state.tell(step)
 
     def vectors(self, state: "StrictLinker") -> Doubles:
@@ -237,7 +238,7 @@ LINK_STAGES: list[type[Stage]] = [
     WordCounts,
     Products,
     Whitening,
-    Colours,
+    Marks,
     Levels,
 ]
 """In the order of the run."""
@@ -261,7 +262,7 @@ class LinkSchedule(Schedule):
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
         """How an propagated label is randomized: one byte, so that it can be counted at once."""
-        return make_mechanism(self.strict.colours, self.strict.propagated_epsilon, "krr")
+        return make_mechanism(self.strict.random_marks, self.strict.propagated_epsilon, "krr")
 
     def disclosed(self, role: Role = Role.NOBODY) -> Disclosed:
         """Return what is seen of a device in training. About edges sums have no bound."""

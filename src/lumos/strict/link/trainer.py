@@ -4,12 +4,13 @@
 2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.twoparty.products`).
-3. Colours and propagated labels on them give every device a vector of its surroundings (`levels`).
+3. Random marks and propagated labels on them give every device a vector of its surroundings
+   (`levels`).
 4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their
    score (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what
    a level means (`levels`).
 
-The control has random words, and hears random colours.
+The control has random words, and hears random random marks.
 """
 
 from functools import partial
@@ -40,7 +41,7 @@ from lumos.strict.link.levels import (
 from lumos.strict.link.prediction import LinkResult, alone, evaluated
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.messages import (
-    COLOUR,
+    MARK,
     PROPAGATED_LABEL,
     ReceivedMessages,
     drawn_values,
@@ -167,8 +168,8 @@ class StrictLinker(StrictTrainer):
         self._paired = True
 
     def tell(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours its colour, or an propagated label, the same to
-        all."""
+        """Every device tells all its neighbours its random mark, or an propagated label, the same
+        to all."""
         shard, strict = self.shard, self.schedule.strict
         sent = self.surroundings.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
@@ -176,21 +177,21 @@ class StrictLinker(StrictTrainer):
         if self.book is not None and number == 1:
             senders = shard.devices[shard.degree > 0]
             self.book.charge(propagated_label_charge(strict), senders)
-        topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (COLOUR, 0.0)
-        received = yield from send_over(topic, shard, None, bodies, cost, self._read_colours)
-        self.surroundings.hear(received.receiver, self._colours_in(received, number))
+        topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (MARK, 0.0)
+        received = yield from send_over(topic, shard, None, bodies, cost, self._read_marks)
+        self.surroundings.hear(received.receiver, self._marks_in(received, number))
 
-    def _colours_in(self, received: ReceivedMessages, number: int) -> Ints:
+    def _marks_in(self, received: ReceivedMessages, number: int) -> Ints:
         if self.control:
-            return drawn_values(self.shard, received, self.schedule.strict.colours, number)
-        return self._read_colours(received.body)
+            return drawn_values(self.shard, received, self.schedule.strict.random_marks, number)
+        return self._read_marks(received.body)
 
-    def _read_colours(self, bodies: Bytes) -> Ints:
-        """[messages] the colour in each."""
-        colours = bodies[:, 0].astype(np.int64)
-        if (colours >= self.schedule.strict.colours).any():
-            raise ProtocolError("a neighbour sent a colour that does not exist")
-        return colours
+    def _read_marks(self, bodies: Bytes) -> Ints:
+        """[messages] the random mark in each."""
+        random_marks = bodies[:, 0].astype(np.int64)
+        if (random_marks >= self.schedule.strict.random_marks).any():
+            raise ProtocolError("a neighbour sent a random mark that does not exist")
+        return random_marks
 
     def finish(self) -> Program[LinkResult]:
         """Calibrate: the levels of a few pairs, and their histograms."""
@@ -300,7 +301,7 @@ class StrictLinker(StrictTrainer):
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def predict_new_devices(self) -> Program[Floats]:
-        """Refused: a new device has heard no colours, and its neighbours told theirs before."""
+        """Refused: a new device has heard no random marks, and its neighbours told theirs before."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def model_state_dict(self) -> Arrays:
@@ -309,7 +310,7 @@ class StrictLinker(StrictTrainer):
 
     def _state(self) -> Arrays:
         usual = self.surroundings.usual
-        rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.colours))
+        rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.random_marks))
         return {**self.encoder.state_dict(), "usual": rounds}
 
     def _restore(self, state: Arrays) -> None:
@@ -318,7 +319,7 @@ class StrictLinker(StrictTrainer):
         Raises:
             InputError: it is of another run.
         """
-        if state["usual"].shape[1:] != (self.schedule.strict.colours,):
+        if state["usual"].shape[1:] != (self.schedule.strict.random_marks,):
             raise InputError("checkpoint.npz is of another model; restart without `resume`")
         self.encoder.load_state_dict(state)
         self.surroundings.usual = list(state["usual"])
