@@ -20,7 +20,7 @@ from lumos.graph import Graph
 from lumos.ldp.mechanisms import RandomizedResponse
 from lumos.strict.link import answers as answer_budget
 from lumos.strict.link import answers as link_answers
-from lumos.strict.link import levels as surroundings
+from lumos.strict.link import levels as sketch
 from lumos.strict.link import trainer as link_trainer
 from lumos.strict.link.answers import AnswerBudget
 from lumos.training.config import Config
@@ -197,14 +197,14 @@ def test_meant_propagated_labels_are_those_of_the_devices(
 ) -> None:
     """The oracle: what devices really meant, which no attacker sees."""
     meant: list[Any] = []
-    module: Any = surroundings
+    module: Any = sketch
     randomized = module.randomized
 
     def heard(shard: Any, chosen: Any, mechanism: Any, number: int) -> Any:
         meant.append(chosen.copy())
         return randomized(shard, chosen, mechanism, number)
 
-    monkeypatch.setattr(surroundings, "randomized", heard)
+    monkeypatch.setattr(sketch, "randomized", heard)
     again = scene.record(scene.graph, "link")
     told = link_training.told_by(again)
     found = link_training.first_propagated_labels(again, told)
@@ -248,7 +248,7 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
 
 def test_twin_with_bare_propagated_labels(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        surroundings,
+        sketch,
         "randomized",
         lambda shard, chosen, mechanism, number: chosen.astype(np.uint8)[:, None],
     )

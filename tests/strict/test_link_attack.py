@@ -28,7 +28,7 @@ from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link import trainer as link_trainer
 from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswersInFile
 from lumos.strict.link.encoder import LinkEncoder, unit
-from lumos.strict.link.levels import Reading, Surroundings, integers, spec_for
+from lumos.strict.link.levels import NeighbourhoodSketch, Reading, integers, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
 from lumos.strict.settings import StrictSettings
 from lumos.training.config import Config
@@ -46,7 +46,7 @@ def result_of(devices: int, vectors: Any = None, **settings: Any) -> LinkResult:
     """Devices that have vectors, and have answered nothing yet."""
     rng = np.random.default_rng(0)
     own = rng.integers(-2, 3, (devices, WIDTH)).astype(np.int8) if vectors is None else vectors
-    even = dict.fromkeys(("words", "surroundings", "both"), 0.5)
+    even = dict.fromkeys(("words", "sketch", "both"), 0.5)
     reading = Reading(way="both", kept=(1, 3, 5), evidence=np.zeros(4), separation=even, error=even)
     return LinkResult(
         reading=reading,
@@ -134,13 +134,13 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
     mine = neighbour_messages(words, edges, held_back)
     assert all(mine)
     assert neighbour_messages(others, edges, held_back) == mine
-    # A twin whose surroundings start from words.
+    # A twin whose neighbourhood sketch start from words.
     begin = link_trainer.StrictLinker._begin
 
     def coloured(self: Any) -> None:
         begin(self)
-        self.surroundings._own = self.words.held % 16
-        self.surroundings._sent = self.surroundings._own.astype(np.uint8)
+        self.sketch._own = self.words.held % 16
+        self.sketch._sent = self.sketch._own.astype(np.uint8)
 
     monkeypatch.setattr(link_trainer.StrictLinker, "_begin", coloured)
     assert neighbour_messages(others, edges, held_back) != neighbour_messages(
@@ -190,7 +190,8 @@ def test_every_proposal_and_reply_is_counted() -> None:
 
 
 def degree_auc() -> float:
-    """Of the mean level that 16 askers get, by surroundings, where edges have no other pattern."""
+    """Of the mean level that 16 askers get, by neighbourhood sketch, where edges have no other
+    pattern."""
     rng = np.random.default_rng(0)
     devices, asking = 1500, 16
     wish = np.where(np.arange(devices) < devices // 2, 2, 20)  # ends of edges
@@ -199,8 +200,8 @@ def degree_auc() -> float:
     words = np.ones((devices, 30), np.float32)
     graph = Graph.from_edges(pairs[pairs[:, 0] != pairs[:, 1]], devices=devices, features=words)
     run = train(graph, task="link", floor=False, protect="none")
-    surroundings = run.embeddings[:, -16:].astype(np.float64)
-    vectors = integers(unit(surroundings)).astype(np.int64)
+    sketch = run.embeddings[:, -16:].astype(np.float64)
+    vectors = integers(unit(sketch)).astype(np.int64)
     spec = spec_for(16, (0.1, 0.3, 0.5))
     levels = levels_of(vectors[asking:] @ vectors[:asking].T, spec).mean(axis=1)
     big = wish[asking:] > 2
@@ -212,7 +213,9 @@ def test_twin_with_degrees_in_its_direction_is_caught(monkeypatch: pytest.Monkey
     # The twin does not take off what is usual: whoever heard much has something of every random
     # mark.
     monkeypatch.setattr(
-        Surroundings, "vectors", lambda self: unit(self._heard + np.eye(self._size)[self._own])
+        NeighbourhoodSketch,
+        "vectors",
+        lambda self: unit(self._heard + np.eye(self._size)[self._own]),
     )
     assert degree_auc() > 0.8
 

@@ -13,9 +13,9 @@ from lumos.strict.link.levels import (
     BITS,
     BOTH,
     COSINES,
-    SURROUNDINGS,
+    SKETCH,
+    SKETCH_WEIGHT,
     WAYS,
-    WEIGHT_OF_SURROUNDINGS,
     WORDS,
     Reading,
     _merged,
@@ -79,11 +79,11 @@ def test_vectors_of_both_are_of_norm_one() -> None:
     ways = combined(words, heard)
     assert tuple(ways) == WAYS
     assert_array_equal(ways[WORDS], words)
-    assert_array_equal(ways[SURROUNDINGS], heard)
+    assert_array_equal(ways[SKETCH], heard)
     assert_allclose(np.linalg.norm(ways[BOTH], axis=1), 1)
     for me, other in combinations(range(5), 2):
-        norms = [np.sqrt(float(np.any(words[i])) + WEIGHT_OF_SURROUNDINGS**2) for i in (me, other)]
-        product = words[me] @ words[other] + WEIGHT_OF_SURROUNDINGS**2 * heard[me] @ heard[other]
+        norms = [np.sqrt(float(np.any(words[i])) + SKETCH_WEIGHT**2) for i in (me, other)]
+        product = words[me] @ words[other] + SKETCH_WEIGHT**2 * heard[me] @ heard[other]
         assert ways[BOTH][me] @ ways[BOTH][other] == pytest.approx(product / norms[0] / norms[1])
 
 
@@ -117,7 +117,7 @@ STEEP = RISING**3 / (RISING**3).sum()
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3])
-@pytest.mark.parametrize("way", [WORDS, SURROUNDINGS])
+@pytest.mark.parametrize("way", [WORDS, SKETCH])
 def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, way: str) -> None:
     rng = np.random.default_rng(bits)
     shapes = dict.fromkeys(WAYS, EVEN) | {way: STEEP, BOTH: RISING}

@@ -276,8 +276,8 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
     def leaking(self: Any) -> None:
         honest(self)
         first = self.words.shares().toarray().argmax(axis=1) % 4
-        self.surroundings._own = first
-        self.surroundings._sent = first.astype(np.uint8)
+        self.sketch._own = first
+        self.sketch._sent = first.astype(np.uint8)
 
     monkeypatch.setattr(StrictLinker, "_begin", leaking)
     with the_same_randomness():
@@ -292,7 +292,7 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture(scope="module")
 def good() -> Run:
-    """A run in which words and surroundings both tell who knows whom."""
+    """A run in which words and neighbourhood sketch both tell who knows whom."""
     return linked(town(), protect="none", control=True)
 
 
@@ -341,7 +341,7 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
 
 
 def test_in_doubt_vectors_of_both_are_kept() -> None:
-    """Embeddings of a run that fell back are still those of words and surroundings."""
+    """Embeddings of a run that fell back are still those of words and neighbourhood sketch."""
     run = linked("demo:60")
     assert run.model.choice == ALONE
     assert run.embeddings.shape == (60, 24 + 16)

@@ -14,7 +14,7 @@ from lumos.graph import Graph
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.link.answers import AnswerBudget
 from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
-from lumos.strict.link.levels import COSINES, WAYS, Surroundings, integers
+from lumos.strict.link.levels import COSINES, WAYS, NeighbourhoodSketch, integers
 from lumos.strict.link.stages import (
     COUNTS,
     LEVELS,
@@ -228,7 +228,7 @@ def test_reach_of_colours(sixty: Graph) -> None:
     from lumos.device.shard import cut
 
     (shard,) = cut(sixty, 1, seed=0)
-    sent = Surroundings(shard, schedule().propagated_label_mechanism).sent_weights()
+    sent = NeighbourhoodSketch(shard, schedule().propagated_label_mechanism).sent_weights()
     norm, features, *_ = schedule()[MARKS].moves
     never_beyond(np.linalg.norm(sent, axis=1).tolist(), norm, 0.9)
     assert features == 0

@@ -1,4 +1,5 @@
-"""Surroundings: what devices hear, against loops over messages; and that degrees do not show."""
+"""Neighbourhood sketch: what devices hear, against loops over messages; and that degrees do not
+show."""
 
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.strict.linking import schedule, started, town
 from lumos.device.shard import Shard, cut
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import make_mechanism
-from lumos.strict.link.levels import CROWD, Surroundings
+from lumos.strict.link.levels import CROWD, NeighbourhoodSketch
 from lumos.strict.link.stages import MARKS
 from lumos.strict.messages import most_likely
 
@@ -25,8 +26,10 @@ def star_of(degrees: list[int], seed: int = 0) -> Shard:
     return cut(Graph.from_edges(np.array(edges), devices=leaf), 1, seed=seed)[0]
 
 
-def surroundings_of(shard: Shard, random_marks: int = 4, epsilon: float = 4.0) -> Surroundings:
-    return Surroundings(shard, make_mechanism(random_marks, epsilon, "krr"))
+def surroundings_of(
+    shard: Shard, random_marks: int = 4, epsilon: float = 4.0
+) -> NeighbourhoodSketch:
+    return NeighbourhoodSketch(shard, make_mechanism(random_marks, epsilon, "krr"))
 
 
 def test_a_run_against_loops_over_its_messages() -> None:
@@ -36,7 +39,7 @@ def test_a_run_against_loops_over_its_messages() -> None:
         made = started(graph, protect="none", random_marks=random_marks)
         last = made.config.train.epochs
         made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
-    found = made.trainers[0].surroundings
+    found = made.trainers[0].sketch
     rounds = [*wire.of("strict/colour"), *wire.of("strict/opinion")]
     assert len(rounds) == 1 + 3
     own = None
@@ -146,7 +149,7 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
         heard: np.ndarray = self._heard + np.eye(self._size)[self._own]
         return heard
 
-    monkeypatch.setattr(Surroundings, "_above_usual", uncentred)
+    monkeypatch.setattr(NeighbourhoodSketch, "_above_usual", uncentred)
     low, high = non_neighbours(found, few, lots)
     assert high > low + 0.3
 
@@ -155,18 +158,18 @@ def test_without_propagated_labels_a_vector_is_of_colours_alone() -> None:
     graph = town(40)
     made = started(graph, protect="none", propagated_labels=0)
     made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
-    found = made.trainers[0].surroundings
+    found = made.trainers[0].sketch
     assert len(found.usual) == 1
     assert schedule(propagated_labels=0)[MARKS].num_sums == 1
     assert_array_equal(found._own, found._sent)
 
 
 def test_who_knows_the_same_people_hears_the_same() -> None:
-    """Groups without any words: surroundings of a group are alike."""
+    """Groups without any words: neighbourhood sketch of a group are alike."""
     graph = town(150, 5, within=0.4)
     made = started(graph, protect="none")
     made.run(lambda trainer: trainer.epochs(0, 10), lambda program: program.epochs(0, 10))
-    vectors = made.trainers[0].surroundings.vectors()
+    vectors = made.trainers[0].sketch.vectors()
     same = (np.arange(150)[:, None] - np.arange(150)) % 5 == 0
     products = vectors @ vectors.T
     assert products[same].mean() > products[~same].mean() + 0.1

@@ -201,7 +201,7 @@ def verdict(run: Run) -> str:
     if _scores_pairs(run):
         texts = run.config.profile.texts(run.config)
         text = f"The control is the same run with other randomness and {texts.control}. "
-        what = "words and surroundings"
+        what = "words and neighbourhood sketch"
     if score - control > 2 * spread:
         return text + (
             f"The difference is larger than the choice of the test set explains: {what} "

@@ -11,7 +11,7 @@ from lumos.strict.accounting import FOR_LIFE
 from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
 from lumos.strict.features import FeatureScaling
 from lumos.strict.link.guarantees import ANSWERS, SUMS
-from lumos.strict.link.levels import ALONE, BOTH, SURROUNDINGS, WORDS
+from lumos.strict.link.levels import ALONE, BOTH, SKETCH, WORDS
 from lumos.strict.link.stages import COUNTS, LinkSchedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
@@ -140,8 +140,8 @@ _CHOICES = {
     _NEIGHBOURS: "own features together with what neighbours sent",
     _TREES_TOO: "own features together with a tree network on what neighbours sent",
     WORDS: "the level of two devices' words, and the asker's degree",
-    SURROUNDINGS: "the level of two devices' surroundings, and the asker's degree",
-    BOTH: "the level of two devices' words and surroundings, and the asker's degree",
+    SKETCH: "the level of two devices' neighbourhood sketch, and the asker's degree",
+    BOTH: "the level of two devices' words and neighbourhood sketch, and the asker's degree",
     ALONE: "the asker's degree alone, so answers did not count",
 }
 _TREES = TreeTexts(

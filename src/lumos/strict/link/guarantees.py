@@ -144,7 +144,7 @@ def reading(schedule: LinkSchedule) -> str:
 
 
 def warnings(schedule: LinkSchedule, read: Reading, words: int) -> list[str]:
-    """Why neither words nor surroundings were used, and where noise drowns the encoder."""
+    """Why neither words nor neighbourhood sketch were used, and where noise drowns the encoder."""
     sentences = []
     noise = schedule[PRODUCTS].noise(schedule[PRODUCTS].num_sums - 1)
     width = words * schedule.strict.embedding

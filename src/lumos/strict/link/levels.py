@@ -1,12 +1,12 @@
 """From two devices' vectors to a level of their score, and what a level says.
 
-A device has up to three vectors: of its words, of its surroundings, of both. Each is written as
-small integers, so that two devices can compute the level of their product together
+A device has up to three vectors: of its words, of its neighbourhood sketch, of both. Each is
+written as small integers, so that two devices can compute the level of their product together
 (`lumos.twoparty.score`). Levels of held-back edges and of non-neighbours are added up in noisy
 histograms: they choose the vector that tells edges from non-neighbours best, the thresholds, and
 how much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
 
-Surroundings: what a device hears from its neighbours, as a vector to compare with others'.
+Neighbourhood sketch: what a device hears from its neighbours, as a vector to compare with others'.
 
 Every device draws a random mark at random and tells its neighbours. Then, a few times, it tells
 them the random mark that it heard most often: an propagated label, randomized, the same for all of
@@ -32,8 +32,8 @@ from lumos.strict.messages import preferred, randomized
 from lumos.twoparty.score import LevelSpec
 from lumos.typing import Arrays, Bytes, Doubles, Ints, Small
 
-WORDS, SURROUNDINGS, BOTH = "words", "surroundings", "both"
-WAYS = (WORDS, SURROUNDINGS, BOTH)
+WORDS, SKETCH, BOTH = "words", "sketch", "both"
+WAYS = (WORDS, SKETCH, BOTH)
 """How two devices may know one another; calibration chooses one, or none."""
 ALONE = "degree"
 """What is chosen where none of them helps: the asker's own degree."""
@@ -47,8 +47,8 @@ ring would be too small."""
 LEAST_STEPS = math.sqrt(10)
 """Norm of a vector of norm 1, in steps of its integers, at least: so that no two thresholds of
 calibration, which are 0.1 apart, are the same whole number."""
-WEIGHT_OF_SURROUNDINGS = 0.7
-"""Norm of the surroundings beside words of norm 1, in the vector of both."""
+SKETCH_WEIGHT = 0.7
+"""Norm of the neighbourhood sketch beside words of norm 1, in the vector of both."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run keeps 1, 3 or 7."""
 SURE = 3.0
@@ -57,10 +57,10 @@ ROOM = 1.5
 """Square of the largest norm that vectors of integers may have, in that of a vector of norm 1."""
 
 
-def combined(words: Doubles, surroundings: Doubles) -> dict[str, Doubles]:
+def combined(words: Doubles, sketch: Doubles) -> dict[str, Doubles]:
     """By way, [hosted, width] vectors of norm 1."""
-    both = np.concatenate([words, WEIGHT_OF_SURROUNDINGS * surroundings], axis=1)
-    return {WORDS: words, SURROUNDINGS: surroundings, BOTH: unit(both)}
+    both = np.concatenate([words, SKETCH_WEIGHT * sketch], axis=1)
+    return {WORDS: words, SKETCH: sketch, BOTH: unit(both)}
 
 
 def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
@@ -222,7 +222,7 @@ CROWD = 16
 """Neighbours up to which a device's random mark weighs more the more of them hear it."""
 
 
-class Surroundings:
+class NeighbourhoodSketch:
     """Random marks that the hosted devices sent and heard, round by round.
 
     Args:

@@ -52,8 +52,8 @@ from lumos.strict.link.encoder import LinkEncoder, WordRows
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
+    NeighbourhoodSketch,
     Reading,
-    Surroundings,
     combined,
     integers,
     spec_for,
@@ -229,12 +229,12 @@ class LinkResult:
         _check(schedule, words.width, weights, kept, len(shard))
         encoder = LinkEncoder(words, schedule, public)
         encoder.load_state_dict(weights)
-        surroundings = Surroundings(shard, schedule.propagated_label_mechanism)
-        surroundings.usual = list(weights["usual"])
+        sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
+        sketch.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):
-            surroundings.repeat(number, sent)
-            surroundings.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
-        vectors = combined(encoder.embeddings(), surroundings.vectors())
+            sketch.repeat(number, sent)
+            sketch.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
+        vectors = combined(encoder.embeddings(), sketch.vectors())
         reading = Reading.of(weights, strict.answer_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
         return LinkResult(

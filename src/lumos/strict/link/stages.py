@@ -192,11 +192,11 @@ class Marks(LinkStage):
 
     def vectors(self, state: "StrictLinker") -> Doubles:
         """Return what each device sent, by how many received it."""
-        return state.surroundings.sent_weights()
+        return state.sketch.sent_weights()
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Keep the frequencies."""
-        state.surroundings.learn_usual(total)
+        state.sketch.learn_usual(total)
 
 
 class Levels(LinkStage):

@@ -4,7 +4,7 @@
 2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
    (`lumos.twoparty.products`).
-3. Random marks and propagated labels on them give every device a vector of its surroundings
+3. Random marks and propagated labels on them give every device a vector of its neighbourhood sketch
    (`levels`).
 4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their
    score (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what
@@ -32,8 +32,8 @@ from lumos.strict.link.levels import (
     BOTH,
     COSINES,
     WAYS,
+    NeighbourhoodSketch,
     Reading,
-    Surroundings,
     combined,
     integers,
     spec_for,
@@ -92,7 +92,7 @@ class StrictLinker(StrictTrainer):
         self._partner: Ints | None = None
         """[hosted] once partners were found."""
         self._paired = False
-        self.surroundings = Surroundings(shard, schedule.propagated_label_mechanism)
+        self.sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
         self._sent: list[Bytes] = []
         """For each round [hosted]."""
         self.reading: Reading | None = None
@@ -171,7 +171,7 @@ class StrictLinker(StrictTrainer):
         """Every device tells all its neighbours its random mark, or an propagated label, the same
         to all."""
         shard, strict = self.shard, self.schedule.strict
-        sent = self.surroundings.message(number)
+        sent = self.sketch.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
         bodies = sent[shard.owner]
         if self.book is not None and number == 1:
@@ -179,7 +179,7 @@ class StrictLinker(StrictTrainer):
             self.book.charge(propagated_label_charge(strict), senders)
         topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (MARK, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_marks)
-        self.surroundings.hear(received.receiver, self._marks_in(received, number))
+        self.sketch.hear(received.receiver, self._marks_in(received, number))
 
     def _marks_in(self, received: ReceivedMessages, number: int) -> Ints:
         if self.control:
@@ -211,7 +211,7 @@ class StrictLinker(StrictTrainer):
 
     def calibrate(self) -> Program[None]:
         """Have each device learn one level of an edge, and one of a non-neighbour."""
-        self._compared = combined(self.encoder.embeddings(), self.surroundings.vectors())
+        self._compared = combined(self.encoder.embeddings(), self.sketch.vectors())
         vectors = {way: integers(rows) for way, rows in self._compared.items()}
         self._budget = AnswerBudget.unused(len(self.shard))
         self.histograms = yield from self._histograms(vectors, self._budget)
@@ -294,7 +294,7 @@ class StrictLinker(StrictTrainer):
         return {Role.NOBODY: self.shard.devices}
 
     def _received_rounds(self) -> int:
-        return len(self.surroundings.usual)
+        return len(self.sketch.usual)
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Refused: see `predict_new_devices`."""
@@ -309,7 +309,7 @@ class StrictLinker(StrictTrainer):
         return {**self._state(), **self._scaling_arrays(), **self._calibrated().arrays()}
 
     def _state(self) -> Arrays:
-        usual = self.surroundings.usual
+        usual = self.sketch.usual
         rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.random_marks))
         return {**self.encoder.state_dict(), "usual": rounds}
 
@@ -322,4 +322,4 @@ class StrictLinker(StrictTrainer):
         if state["usual"].shape[1:] != (self.schedule.strict.random_marks,):
             raise InputError("checkpoint.npz is of another model; restart without `resume`")
         self.encoder.load_state_dict(state)
-        self.surroundings.usual = list(state["usual"])
+        self.sketch.usual = list(state["usual"])
