@@ -37,7 +37,7 @@ def leak(pairs: NeighbourPairs, messages: HeardMessages) -> dict[str, float]:
 
 
 def informed(graph: lumos.Graph, epsilon: float) -> dict[str, str | float]:
-    """How often the symbol of a training device is its label: all that anybody has of it."""
+    """How often the randomized label of a training device is its label: all that anybody has of it."""
     run = lumos.train(graph, epsilon=epsilon, floor=False)
     released = run.model.kept["released"]
     sent = released >= 0
@@ -92,7 +92,8 @@ def main() -> None:
     show(rows, f"{options.graph}: AUC of the best attacker, and test accuracy")
     show(
         guesses,
-        "label by its symbol, the whole of what an informed attacker has: share of right guesses",
+        "label by its randomized label, the whole of what an informed attacker has: share of "
+        "right guesses",
     )
 
 

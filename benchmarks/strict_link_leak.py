@@ -305,7 +305,7 @@ def main() -> None:
     base: Row = {"graph": options.graph, "way": world.result.reading.way}
     if world.truth.labels is not None:
         base["majority"] = float(np.bincount(world.truth.labels[there]).max() / there.sum())
-        base["symbol, ε = 2"] = make_mechanism(graph.class_count, 2.0, "krr").truth / COIN
+        base["randomized label, ε = 2"] = make_mechanism(graph.class_count, 2.0, "krr").truth / COIN
     tables: dict[str, list[Row]] = {}
     if options.json is not None and options.json.exists():
         tables = json.loads(options.json.read_text())

@@ -76,8 +76,12 @@ LINKS: dict[str, dict[str, Settings]] = {
 
 
 def label_row(epsilon: float, updates: float = UPDATES[0]) -> str:
-    """The row of a pure label ε; ∞: true labels in the sums, and the default symbol."""
-    name = f"pure {epsilon:g}" if epsilon < INF else f"true labels in sums, symbol {DEFAULT:g}"
+    """The row of a pure label ε; ∞: true labels in the sums, and the default randomized label."""
+    name = (
+        f"pure {epsilon:g}"
+        if epsilon < INF
+        else f"true labels in sums, randomized label {DEFAULT:g}"
+    )
     return name if updates == UPDATES[0] else f"{name}, updates {updates:g}"
 
 
@@ -89,11 +93,11 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
     "label": {
         **{label_row(e): {"epsilon": e} for e in EPSILONS},
         **{
-            f"true labels in sums, symbol {e:g}": {"epsilon": e, "label_epsilon": INF}
+            f"true labels in sums, randomized label {e:g}": {"epsilon": e, "label_epsilon": INF}
             for e in EPSILONS
         },
-        "pure 3, symbol 2": {"epsilon": 2.0, "label_epsilon": 3.0},
-        "pure 4, symbol 2": {"epsilon": 2.0, "label_epsilon": 4.0},
+        "pure 3, randomized label 2": {"epsilon": 2.0, "label_epsilon": 3.0},
+        "pure 4, randomized label 2": {"epsilon": 2.0, "label_epsilon": 4.0},
     },
     "updates": {
         **{
@@ -340,7 +344,8 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
     levels = {name: float(of.mean()) for name, of in found.items() if len(of)}
     levels |= {f"paper, {name.upper()}": score for name, score in paper.items()}
     notes = [
-        f"∞: true labels in the sums, symbol ε {DEFAULT:g}. LPGNN's server knows every edge.",
+        f"∞: true labels in the sums, randomized label ε {DEFAULT:g}. LPGNN's server knows every "
+        f"edge.",
         "Updates: (ε, 1e-5) for these features or any others. Bands: standard deviation.",
     ]
     series = {name: of for name, of in series.items() if any(v is not None for v in of[0])}

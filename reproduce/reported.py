@@ -144,8 +144,9 @@ WHY: dict[tuple[str, str], str] = {
         "figure of ε has rows with the paper's recovery as printed, where they harm."
     ),
     (AGAINST_CENTRALIZED, STRICT): (
-        "Another design, so another loss: one randomized symbol per device and noisy sums. "
-        "One symbol survives ε = 2, thousands of noisy words do not."
+        "Another design, so another loss: one randomized randomized label per device and noisy "
+        "sums. "
+        "One randomized label survives ε = 2, thousands of noisy words do not."
     ),
     (AGAINST_CENTRALIZED, f"{STRICT} link"): (
         "Another design: an embedding of a device's words is learnt by noisy sums, and two devices "
@@ -187,11 +188,13 @@ WHY: dict[tuple[str, str], str] = {
         "releases carry no information under the same noise, the gain over it is information."
     ),
     (RELATIVE_TO_HALF, STRICT): (
-        "ε covers the label, in symbol and sums: at ε = 0.5 the own encoder learns from labels "
+        "ε covers the label, in randomized label and sums: at ε = 0.5 the own encoder learns "
+        "from labels "
         "that are nearly noise, so more is gained than in the paper, whose ε covers none."
     ),
     (RELATIVE_TO_HALF, "true labels"): (
-        "The symbol keeps more at a larger ε, but the own encoder learns from true labels at every "
+        "The randomized label keeps more at a larger ε, but the own encoder learns from true "
+        "labels at every "
         "ε, so the score at ε = 0.5 is high already and the relative gain is smaller."
     ),
     (OVER_STARS, PAPER): (

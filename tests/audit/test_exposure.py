@@ -236,5 +236,5 @@ def test_a_program_that_sends_uncounted_is_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Ledger, "sent", blind)
     recorded = scene.record(scene.graph, "classify")
-    (symbols,) = recorded.tape.messages("strict/symbol")
-    assert uncounted_bytes(recorded)["training"] == symbols.messages  # one byte each
+    (randomized_labels,) = recorded.tape.messages("strict/symbol")
+    assert uncounted_bytes(recorded)["training"] == randomized_labels.messages  # one byte each

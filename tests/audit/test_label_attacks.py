@@ -99,11 +99,11 @@ def test_labels_in_the_clear_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(LabelDraws, "at", in_the_clear)
     assert exceeded(attacked("symbol", graph), "label of a training device")
-    assert exceeded(attacked("whole-run", graph), "training devices", "and its symbol")
+    assert exceeded(attacked("whole-run", graph), "training devices", "and its randomized label")
 
 
 def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Symbols are randomized, sums use the label, and hardly any noise hides it."""
+    """Randomized labels are randomized, sums use the label, and hardly any noise hides it."""
     real = noisy_labels.draw_labels
 
     def leaking(shard: Any, labels: Any, *rest: Any) -> Any:
@@ -112,7 +112,7 @@ def test_sums_of_true_labels_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(classify_trainer, "draw_labels", leaking)
     found = attacked("whole-run", graph, epsilon=1.0, update_epsilon=200.0)
-    assert exceeded(found, "training devices", "without its symbol")
+    assert exceeded(found, "training devices", "without its randomized label")
     # At the defaults sums hide it, and the draws show it.
     found = attacked("whole-run", graph)
     assert exceeded(found, "validation devices", "label that sums use")
@@ -137,7 +137,7 @@ def test_a_label_that_is_read_again_is_found(graph: Graph, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("settings", [{"label_epsilon": float("inf")}, {"label_epsilon": 8.0}])
-def test_a_symbol_has_its_own_bound(
+def test_a_randomized_label_has_its_own_bound(
     settings: dict[str, Any], graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not that of the label that sums use, which may be the label itself."""
@@ -151,7 +151,7 @@ def test_a_symbol_has_its_own_bound(
     assert exceeded(attacked("symbol", graph, **settings), "label of a training device")
 
 
-def test_symbols_of_digits_are_read(graph: Graph) -> None:
+def test_randomized_labels_of_digits_are_read(graph: Graph) -> None:
     """Of 30 classes in two places of base 6: one digit, and the likeliest label that has it."""
     labels = np.random.default_rng(0).integers(0, 30, graph.devices)
     many = Graph.from_edges(

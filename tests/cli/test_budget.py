@@ -25,7 +25,7 @@ def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, 
 
 
 def numbers_of(name: str, epsilon: float) -> dict[str, Any]:
-    """What 4 neighbours keep of 18 symbols."""
+    """What 4 neighbours keep of 18 randomized labels."""
     made = make_mechanism(18, epsilon, name)
     return {
         "epsilon": epsilon,
@@ -112,7 +112,7 @@ def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]
         (["--propagated-epsilon", "inf"], "finite"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "inf"], "finite"),
-        (["--classes", "1"], "at least 2 symbols"),
+        (["--classes", "1"], "at least 2 randomized labels"),
     ],
 )
 def test_mistakes(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -326,7 +326,7 @@ def test_new_devices_of_a_strict_run(
     tested = np.flatnonzero(roles == Role.TEST)[:5].tolist()
     file = new_devices([copy_of(graph, device) for device in tested])
     result = result_of(capsys, folder, "--new-device", file)
-    assert result["epsilon_spent_by_each_neighbour"] == 3  # of its symbol, once more
+    assert result["epsilon_spent_by_each_neighbour"] == 3  # of its randomized label, once more
     known = {row["id"]: row for row in result_of(capsys, folder)["rows"]}
     for row, device in zip(result["rows"], tested, strict=True):
         assert row["label"] == known[str(device)]["label"]

@@ -50,8 +50,8 @@ def test_packets_come_back() -> None:
 
 def test_a_short_message_and_none_have_one_size() -> None:
     nothing = encode(ROUTE, [Data(KEY, "aggregate/masked", 0, b"")])
-    symbol = encode(ROUTE, [Data(KEY, "aggregate/masked", 1, b"s", [1])])
-    assert len(nothing) == len(symbol) == PADDING
+    randomized_label = encode(ROUTE, [Data(KEY, "aggregate/masked", 1, b"s", [1])])
+    assert len(nothing) == len(randomized_label) == PADDING
 
 
 @pytest.mark.parametrize(

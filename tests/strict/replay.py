@@ -48,8 +48,8 @@ def whole_run(
     """Run everything, from the draw of labels to the model selection, and replay it.
 
     Args:
-        given: whose roles, sums, symbols and propagated labels the devices receive; nothing is run
-            then.
+        given: whose roles, sums, randomized labels and propagated labels the devices receive;
+            nothing is run then.
         labels: randomized labels instead of drawn ones.
     """
     if given is not None:
@@ -73,11 +73,11 @@ def whole_run(
 
 
 def same_run(one: Transcript, two: Transcript) -> bool:
-    """Whether all vectors, sums, symbols and propagated labels are the same bit by bit."""
+    """Whether all vectors, sums, randomized labels and propagated labels are the same bit by bit."""
     arrays = [
         [
             *run.seen.totals,
-            run.seen.symbols,
+            run.seen.randomized_labels,
             *run.seen.propagated_labels,
             *run.sums,
             *(written_out(run, number) for number in range(len(run.parts))),

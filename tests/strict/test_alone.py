@@ -16,7 +16,7 @@ from lumos.secagg.noise import Noise
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import OWN
 
-SYMBOL = "strict/symbol"
+RANDOMIZED_LABEL = "strict/symbol"
 FULL: dict[str, Any] = {"encoder_epochs": 16, "epochs": 61, "epsilon": 4.0}
 
 
@@ -82,8 +82,8 @@ def test_the_own_answer_is_kept_to_the_last_digit_where_it_was_chosen() -> None:
 
 
 def rounds_of(wire: Wire) -> list[list[bytes]]:
-    """By variant, the symbols in the order of the pairs."""
-    return [[message.body for message in messages] for messages in wire.of(SYMBOL)]
+    """By variant, the randomized labels in the order of the pairs."""
+    return [[message.body for message in messages] for messages in wire.of(RANDOMIZED_LABEL)]
 
 
 def other_inputs(graph: Graph) -> Graph:
@@ -97,7 +97,7 @@ def other_inputs(graph: Graph) -> Graph:
     )
 
 
-def test_control_symbols_know_nothing_of_features_and_labels(
+def test_control_randomized_labels_know_nothing_of_features_and_labels(
     sixty: Graph, short: dict[str, int]
 ) -> None:
     with the_same_randomness():  # only features and labels differ
@@ -112,7 +112,7 @@ def test_control_symbols_know_nothing_of_features_and_labels(
 
 @pytest.mark.parametrize("mechanism", ["krr", "digits"])
 @pytest.mark.parametrize("control", [True, False])
-def test_control_symbols_are_independent_of_labels_in_distribution(
+def test_control_randomized_labels_are_independent_of_labels_in_distribution(
     mechanism: str, control: bool
 ) -> None:
     graph = graph_of("random", 0, devices=4000)
@@ -121,10 +121,10 @@ def test_control_symbols_are_independent_of_labels_in_distribution(
     alphabet = made.trainers[0].labels.form.alphabet
     with listening() as wire:
         made.run(lambda trainer: trainer.release())
-    released = {message.sender: message.body[0] for message in wire.all_of(SYMBOL)}
+    released = {message.sender: message.body[0] for message in wire.all_of(RANDOMIZED_LABEL)}
     table = np.zeros((4, alphabet))
-    for device, symbol in released.items():
-        table[labels[device], symbol] += 1
+    for device, randomized_label in released.items():
+        table[labels[device], randomized_label] += 1
     assert (chi2_contingency(table).pvalue > 1e-4) == control
     shares = table / table.sum()
     expected = shares.sum(axis=0) * shares.sum(axis=1, keepdims=True)
@@ -151,7 +151,7 @@ def variant_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]
 
 def test_the_control_is_level_with_own_features_where_the_run_is_not() -> None:
     """Its messages carry nothing, however homophilous the graph: it chooses own features, or what
-    it adds is luck. Propagated labels of meaningless symbols would find communities."""
+    it adds is luck. Propagated labels of meaningless randomized labels would find communities."""
     gains = {}
     for control in (True, False):
         variants = [
@@ -176,17 +176,19 @@ def test_control_propagated_labels_depend_on_no_data(sixty: Graph, short: dict[s
 def test_the_control_variant_does_not_unmask_the_release(short: dict[str, int]) -> None:
     """Who hears both variants must not see through them: they may not share randomness.
 
-    A symbol of the control that is drawn with the randomness of the run would shift like it.
+    A randomized label of the control that is drawn with the randomness of the run would shift like
+    it.
     """
     graph = graph_of("random", 0, devices=2000)
     _, wire = run_with_wire(graph, control=True, epsilon=1.0, **short)
     control, main = (
-        {message.sender: message.body[0] for message in messages} for messages in wire.of(SYMBOL)
+        {message.sender: message.body[0] for message in messages}
+        for messages in wire.of(RANDOMIZED_LABEL)
     )
     labels = present(graph.labels)
     table = np.zeros((4, 4))
-    for device, symbol in main.items():
-        table[(symbol - labels[device]) % 4, control[device]] += 1
+    for device, randomized_label in main.items():
+        table[(randomized_label - labels[device]) % 4, control[device]] += 1
     assert chi2_contingency(table).pvalue > 1e-4
 
 

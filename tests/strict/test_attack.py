@@ -1,5 +1,5 @@
-"""Attacks on the whole of a run: all sums, symbols and propagated labels, against the table of
-guarantees.
+"""Attacks on the whole of a run: all sums, randomized labels and propagated labels, against the
+table of guarantees.
 
 **Label.** The informed attacker knows everything but one device's label: all other data, the
 device's own features and edges. It sees every sum and every message, and computes the exact
@@ -40,15 +40,15 @@ MARGIN = 3.5
 
 
 def informed(seed: int, **settings: Any) -> InformedGuesses:
-    """All sums and symbols of a run, and all labels equally likely before."""
+    """All sums and randomized labels of a run, and all labels equally likely before."""
     graph = little_graph(seed, devices=400)
     return InformedGuesses.of(whole_run(graph, seed, **{"epochs": 31, **settings}))
 
 
-def by_symbol(guesses: InformedGuesses) -> np.ndarray:
-    """[training devices] whether the symbol is the label."""
+def by_randomized_label(guesses: InformedGuesses) -> np.ndarray:
+    """[training devices] whether the randomized label is the label."""
     here = guesses.run.roles == Role.TRAIN
-    right: np.ndarray = (guesses.run.seen.symbols == guesses.run.graph.labels)[here]
+    right: np.ndarray = (guesses.run.seen.randomized_labels == guesses.run.graph.labels)[here]
     return right
 
 
@@ -56,49 +56,56 @@ def test_informed_attacker_has_no_more_than_the_randomized_label() -> None:
     all_guesses = [informed(seed, epsilon=3.0) for seed in range(SEEDS)]
     bound = truth_probability(3.0, CLASSES)
     for role in (Role.TRAIN, Role.VALIDATION):
-        right = np.concatenate([guesses.right(role, symbol=True) for guesses in all_guesses])
+        right = np.concatenate(
+            [guesses.right(role, randomized_label=True) for guesses in all_guesses]
+        )
         assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
     for guesses in all_guesses:
         # No two labels are further apart than ε, whatever was seen.
-        posterior = guesses.posterior(symbol=True)
+        posterior = guesses.posterior(randomized_label=True)
         assert posterior.min() >= -3.0 - 1e-9
-        # Whoever has the symbol learns nothing from the sums.
-        here = guesses.run.seen.symbols >= 0
-        symbols = guesses.run.seen.symbols[here]
-        alone = np.log(guesses.run.schedule.label_form.table(3.0)[:, symbols].T)
+        # Whoever has the randomized label learns nothing from the sums.
+        here = guesses.run.seen.randomized_labels >= 0
+        randomized_labels = guesses.run.seen.randomized_labels[here]
+        alone = np.log(guesses.run.schedule.label_form.table(3.0)[:, randomized_labels].T)
         assert np.allclose(posterior[here], alone - alone.max(axis=1, keepdims=True), atol=1e-9)
         told = here[guesses.run.roles == Role.TRAIN]  # all but devices without a neighbour
-        right = guesses.right(Role.TRAIN, symbol=True)
-        assert np.array_equal(right[told], by_symbol(guesses)[told])
+        right = guesses.right(Role.TRAIN, randomized_label=True)
+        assert np.array_equal(right[told], by_randomized_label(guesses)[told])
 
 
 @pytest.mark.parametrize("label_epsilon", [4.0, float("inf")])
-def test_sums_tell_more_than_the_symbol_where_they_use_a_better_label(label_epsilon: float) -> None:
-    """The same devices: right by all sums, and by the symbol alone. Little noise, to see it."""
+def test_sums_tell_more_than_the_randomized_label_where_they_use_a_better_label(
+    label_epsilon: float,
+) -> None:
+    """The same devices: right by all sums, and by the randomized label alone. Little noise, to see
+    it."""
     settings = {"epsilon": 2.0, "label_epsilon": label_epsilon, "update_epsilon": 24.0}
     all_guesses = [informed(seed, **settings) for seed in range(SEEDS)]
-    right = np.concatenate([guesses.right(Role.TRAIN, symbol=True) for guesses in all_guesses])
-    alone = np.concatenate([by_symbol(guesses) for guesses in all_guesses])
+    right = np.concatenate(
+        [guesses.right(Role.TRAIN, randomized_label=True) for guesses in all_guesses]
+    )
+    alone = np.concatenate([by_randomized_label(guesses) for guesses in all_guesses])
     gained, lost = (right & ~alone).sum(), (alone & ~right).sum()
     assert gained - lost > MARGIN * np.sqrt(gained + lost)  # the attack has teeth
     if label_epsilon == 4.0:
         bound = truth_probability(label_epsilon, CLASSES)
         assert right.mean() < bound + MARGIN * np.sqrt(bound * (1 - bound) / len(right))
-        lowest = min(guesses.posterior(symbol=True).min() for guesses in all_guesses)
+        lowest = min(guesses.posterior(randomized_label=True).min() for guesses in all_guesses)
         assert lowest >= -label_epsilon - 1e-9
 
 
 def test_informed_attacker_reads_true_labels_from_exact_sums() -> None:
     """Nothing but noise and randomized labels stops the attack."""
     guesses = informed(0, epsilon=2.0, label_epsilon=float("inf"), protect="none")
-    assert guesses.right(Role.TRAIN, symbol=True).all()
-    assert guesses.right(Role.VALIDATION, symbol=False).all()
+    assert guesses.right(Role.TRAIN, randomized_label=True).all()
+    assert guesses.right(Role.VALIDATION, randomized_label=False).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"label_epsilon": 5.0}, {"mechanism": "digits"}])
 def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> None:
-    """Other labels behind the same draws: every vector, sum, symbol and propagated label is the
-    same."""
+    """Other labels behind the same draws: every vector, sum, randomized label and propagated label
+    is the same."""
     graph = little_graph(3)
     run = whole_run(graph, 3, **settings)
     poisoned = changed(graph, labels=(present(graph.labels) + 1) % CLASSES)
@@ -108,7 +115,8 @@ def test_true_labels_are_not_read_after_the_draw(settings: dict[str, Any]) -> No
 
 
 def test_labels_of_other_classes_are_drawn_anew(tmp_path: Path) -> None:
-    """The same numbers, other meanings: equal symbols would say that the numbers are equal."""
+    """The same numbers, other meanings: equal randomized labels would say that the numbers are
+    equal."""
     graph = little_graph(4)
     book = {"book": tmp_path / "book.npz", "lifetime_epsilon": 9.0}
 

@@ -16,9 +16,9 @@ from lumos.strict.classify.stages import (
     ENCODER,
     EVIDENCE_WEIGHTS,
     PROPAGATED,
+    RANDOMIZED,
     SCALE,
     SELECTION,
-    SYMBOLS,
     TEMPERATURE,
     TREES,
     ClassifySchedule,
@@ -36,8 +36,8 @@ OTHER_EDGE = "one edge: this or another at one end"
 DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
-    TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, SYMBOLS),
-    VALIDATION: (SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, SELECTION, TEMPERATURE),
+    TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, RANDOMIZED),
+    VALIDATION: (SCALE, RANDOMIZED, PROPAGATED, EVIDENCE_WEIGHTS, TREES, SELECTION, TEMPERATURE),
     OTHER: (),
 }
 NOISY: dict[str, dict[str, Any]] = {
@@ -96,9 +96,9 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
         FEATURES: (features, DELTA),
         PRESENCE: (sums(schedule, role, "norm"), DELTA),
     }
-    if math.isinf(label):  # the symbol, and sums that see the label itself
-        symbol = strict.epsilon if role == TRAINING else 0.0
-        both = (symbol + sums(schedule, role, "label"), DELTA)
+    if math.isinf(label):  # the randomized label, and sums that see the label itself
+        randomized_label = strict.epsilon if role == TRAINING else 0.0
+        both = (randomized_label + sums(schedule, role, "label"), DELTA)
         return answers | {LABEL: both, RECORD: both}
     return answers | {LABEL: (label, 0.0), RECORD: (label + features, DELTA)}
 
@@ -160,7 +160,7 @@ def test_who_is_not_there_at_all_has_no_guarantee() -> None:
 
 
 def test_a_label_has_the_larger_of_its_two_levels() -> None:
-    """The symbol is made from the label that sums use: the maximum, not the sum."""
+    """The randomized label is made from the label that sums use: the maximum, not the sum."""
     for epsilon, label_epsilon, expected in ((3.0, None, 3.0), (2.0, 4.0, 4.0), (2.0, 2.0, 2.0)):
         rows = table(schedule_of(epsilon=epsilon, label_epsilon=label_epsilon))
         for role in (TRAINING, VALIDATION):
@@ -196,7 +196,7 @@ def test_exact_sums_leave_no_guarantee(protect: str, label_epsilon: float | None
                 assert "(" not in cell
         assert "ε = 16 by messages" in rows[EDGE][role]
         assert "ε = 24 by messages" in rows[OTHER_EDGE][role]
-    # With true labels in exact sums, only the symbol of a training device has an ε.
+    # With true labels in exact sums, only the randomized label of a training device has an ε.
     if label_epsilon is not None:
         assert rows[LABEL][TRAINING].endswith("; ε = 3 by messages")
         assert "ε" not in rows[LABEL][VALIDATION]

@@ -17,9 +17,9 @@ from lumos.strict.classify.stages import (
     ENCODER,
     EVIDENCE_WEIGHTS,
     PROPAGATED,
+    RANDOMIZED,
     SCALE,
     SELECTION,
-    SYMBOLS,
     TEMPERATURE,
     TREES,
     ClassifySchedule,
@@ -32,8 +32,16 @@ from lumos.training.split import Role
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
 LAST = (SELECTION, TEMPERATURE)
 IN_SUMS = {
-    Role.TRAIN: {COUNTS, ENCODER, SYMBOLS},
-    Role.VALIDATION: {SCALE, SYMBOLS, PROPAGATED, EVIDENCE_WEIGHTS, TREES, SELECTION, TEMPERATURE},
+    Role.TRAIN: {COUNTS, ENCODER, RANDOMIZED},
+    Role.VALIDATION: {
+        SCALE,
+        RANDOMIZED,
+        PROPAGATED,
+        EVIDENCE_WEIGHTS,
+        TREES,
+        SELECTION,
+        TEMPERATURE,
+    },
     Role.TEST: set(),
 }
 """Who adds a vector in which stage (docs/strict.md)."""
@@ -67,7 +75,7 @@ SHARES = {
     COUNTS: 0.06,
     ENCODER: 0.94,
     SCALE: 0.10,
-    SYMBOLS: 0.018,
+    RANDOMIZED: 0.018,
     PROPAGATED: 0.018,
     EVIDENCE_WEIGHTS: 0.030,
     TREES: 0.030,
@@ -89,7 +97,7 @@ def test_stages_cover_all_epochs_in_order(
         "encoder_epochs": encoder,
         "tree_network": trees,
     }
-    expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, SYMBOLS: 1}
+    expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, RANDOMIZED: 1}
     expected |= {PROPAGATED: propagated_labels} if propagated_labels else {}
     expected |= {EVIDENCE_WEIGHTS: 40, TREES: 60} if trees else {EVIDENCE_WEIGHTS: 40}
     schedule = schedule_of(**given)
@@ -199,7 +207,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
     assert all(schedule[stage].noise(step) is None for stage, step in all_sums(schedule))
     assert schedule.account(1.0) is None
     assert schedule.mu("norm", Role.TRAIN) == 0
-    for stage in (COUNTS, SYMBOLS, PROPAGATED, SELECTION, TEMPERATURE):
+    for stage in (COUNTS, RANDOMIZED, PROPAGATED, SELECTION, TEMPERATURE):
         assert schedule[stage].clip == schedule_of()[stage].clip  # bounded without any clipping
     for stage in (ENCODER, SCALE, EVIDENCE_WEIGHTS, TREES):
         assert schedule[stage].clip == math.inf
@@ -285,7 +293,7 @@ def test_true_labels_in_the_sums_have_the_full_change() -> None:
     assert schedule.strength == 1
     counts, encoder = SHARES[COUNTS], SHARES[ENCODER]
     square = schedule.whole_mu**2 * (counts + 2 * encoder)
-    matrix = math.sqrt(2) / honest_noise(schedule, SYMBOLS, 0)
+    matrix = math.sqrt(2) / honest_noise(schedule, RANDOMIZED, 0)
     assert schedule.mu("label", Role.TRAIN) == pytest.approx(math.sqrt(square + matrix**2))
 
 
@@ -313,8 +321,8 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
     """Draws at two levels can be compared only in one form; a true label is written as it is."""
     levels = (None, 3.0, 5.0, math.inf)
     made = [schedule_of(classes=classes, mechanism="digits", label_epsilon=at) for at in levels]
-    assert len({schedule.symbol_form for schedule in made}) == 1
-    assert {schedule.label_form for schedule in made[:3]} == {made[0].symbol_form}
+    assert len({schedule.randomized_form for schedule in made}) == 1
+    assert {schedule.label_form for schedule in made[:3]} == {made[0].randomized_form}
     exact = made[3].label_form
     assert (exact.places, exact.alphabet) == (1, classes)
 

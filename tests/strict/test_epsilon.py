@@ -41,8 +41,8 @@ def stars(label: int) -> Graph:
 def transcripts(
     label: int, *, releases: int = 1, anew: bool = False, seed: int = 0, **settings: Any
 ) -> list[Any]:
-    """[stars] everything sent to the neighbours of each centre: its symbol, then an propagated
-    label.
+    """[stars] everything sent to the neighbours of each centre: its randomized label, then an
+    propagated label.
 
     Args:
         anew: the broken twin draws the label again for every release.
@@ -56,7 +56,7 @@ def transcripts(
             if anew:
                 randomness = PrivateRandomness(system_secrets(everyone))
                 draws = LabelDraws.first(form, present(graph.labels), randomness, everyone)
-                trainer._symbols = draws.at(settings["epsilon"])[0]
+                trainer._randomized_labels = draws.at(settings["epsilon"])[0]
             made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
         made.run(lambda trainer: trainer.tell_propagated_label(1))
@@ -104,14 +104,20 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
 )
 def test_all_that_neighbours_receive_stays_within_epsilon(settings: dict[str, Any]) -> None:
     epsilon = settings["epsilon"]
-    one, other = (transcripts(symbol, randomness="system", **settings) for symbol in (0, 1))
+    one, other = (
+        transcripts(randomized_label, randomness="system", **settings)
+        for randomized_label in (0, 1)
+    )
     assert least_ratio(one, other, epsilon) <= math.exp(epsilon)
     assert least_ratio(other, one, epsilon) <= math.exp(epsilon)
 
 
 def test_the_test_has_teeth() -> None:
     """At ε = 1, half of it is proven to be used, and ε = 0.5 is seen to be broken."""
-    one, other = (transcripts(symbol, randomness="system", epsilon=1.0) for symbol in (0, 1))
+    one, other = (
+        transcripts(randomized_label, randomness="system", epsilon=1.0)
+        for randomized_label in (0, 1)
+    )
     assert math.exp(0.5) < least_ratio(one, other, 0.5) <= math.exp(1.0)
 
 
@@ -126,8 +132,8 @@ def test_a_label_that_is_drawn_again_is_caught() -> None:
 def test_a_second_release_says_nothing_new() -> None:
     one, other = (transcripts(s, releases=2, randomness="system", epsilon=1.0) for s in (0, 1))
     assert least_ratio(one, other, 1.0) <= math.exp(1.0)
-    symbols = {len({row[3] for row in star if row[1] == "strict/symbol"}) for star in one}
-    assert symbols == {1}
+    randomized_labels = {len({row[3] for row in star if row[1] == "strict/symbol"}) for star in one}
+    assert randomized_labels == {1}
 
 
 def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
@@ -141,19 +147,19 @@ def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("symbol", [0, 2])
-def test_randomness_from_the_run_seed_are_caught(symbol: int) -> None:
+def test_randomness_from_the_run_seed_are_caught(randomized_label: int) -> None:
     """The twin's randomness comes from the seed, which every receiver knows: it inverts the
     release."""
     with the_same_randomness():  # of the seed alone: as if he knew the graph and all settings, too
-        twin = transcripts(symbol, randomness="seeded", seed=5, epsilon=1.0)
-    assert (inverted(twin, 5, 1.0) == symbol).all()
-    ours = transcripts(symbol, randomness="system", seed=5, epsilon=1.0)
-    share = (inverted(ours, 5, 1.0) == symbol).mean()
+        twin = transcripts(randomized_label, randomness="seeded", seed=5, epsilon=1.0)
+    assert (inverted(twin, 5, 1.0) == randomized_label).all()
+    ours = transcripts(randomized_label, randomness="system", seed=5, epsilon=1.0)
+    share = (inverted(ours, 5, 1.0) == randomized_label).mean()
     # He is right where two independent releases happen to shift alike.
     truth, other = FORM.table(1.0)[0, :2]
     chance = truth**2 + (CLASSES - 1) * other**2
     assert share == pytest.approx(chance, abs=6 * 0.5 / math.sqrt(STARS))
-    assert chance < truth  # worse than to believe the symbol
+    assert chance < truth  # worse than to believe the randomized label
 
 
 def test_given_the_seed_the_twin_breaks_any_epsilon() -> None:

@@ -26,7 +26,7 @@ from lumos.strict.link.encoder import NOBODY
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 
-SYMBOL = "strict/symbol"
+RANDOMIZED_LABEL = "strict/symbol"
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
 LABEL, FEATURES = "label: this one or another", "features: these or others"
 RECORD, EDGE = "whole record: this or another", "one edge: there or not"
@@ -60,10 +60,10 @@ def of_devices(path: Path, name: str) -> dict[str, float]:
     return dict(zip(arrays["ids"].tolist(), values.tolist(), strict=True))
 
 
-def symbols(graph: Graph, **settings: Any) -> tuple[Run, dict[str, bytes]]:
+def randomized_labels(graph: Graph, **settings: Any) -> tuple[Run, dict[str, bytes]]:
     """A run, and by id what each training device said."""
     run, wire = run_with_wire(graph, **settings)
-    said = {str(graph.ids[m.sender]): m.body for m in wire.all_of(SYMBOL)}
+    said = {str(graph.ids[m.sender]): m.body for m in wire.all_of(RANDOMIZED_LABEL)}
     return run, said
 
 
@@ -86,7 +86,7 @@ def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
     talked: dict[str, float] = {}
     for seed, devices in enumerate(lists):
         graph = part_of(whole, devices, drop=5 * seed)
-        _, found = symbols(graph, book=path, seed=seed, **short)
+        _, found = randomized_labels(graph, book=path, seed=seed, **short)
         for name, body in found.items():
             said.setdefault(name, set()).add(body)
         roles = split_vertices(present(graph.labels), PublicRandomness(seed))
@@ -97,7 +97,7 @@ def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
         assert {k for k, v in of_devices(path, "spent").items() if v} == drew
         spent = of_devices(path, "charged/opinions/spent")
         assert {k: v for k, v in spent.items() if v} == talked
-    assert all(len(bodies) == 1 for bodies in said.values()), "one symbol for life"
+    assert all(len(bodies) == 1 for bodies in said.values()), "one randomized label for life"
     arrays = read_arrays(path)
     assert len(arrays["ids"]) == 80
     assert len(np.unique(arrays["secrets"], axis=0)) == 80
@@ -249,7 +249,7 @@ def test_an_interrupted_run_is_charged_once_for_its_sums(
         ((2.0, 4.0), "ε = 4, pure", "ε = 4, pure", "label ε = 2"),
     ],
 )
-def test_a_symbol_that_is_said_again_is_in_the_table(
+def test_a_randomized_label_that_is_said_again_is_in_the_table(
     levels: tuple[float, float],
     this: str,
     life: str,
@@ -257,13 +257,13 @@ def test_a_symbol_that_is_said_again_is_in_the_table(
     path: Path,
     short: dict[str, int],
 ) -> None:
-    """Finding 1: (1, 1e-5) was printed where the symbol told the label in 92 % of cases."""
+    """Finding 1: (1, 1e-5) was printed where the randomized label told the label in 92 % of cases."""
     graph = small(600, 6, edges=900)
     settings = {**short, "book": path, "update_epsilon": 1.0}
     strict(graph, epsilon=levels[0], **settings)
     run, wire = run_with_wire(graph, epsilon=levels[1], **{**settings, "update_epsilon": 1.5})
     labels = present(graph.labels)
-    right = np.mean([m.body[0] == labels[m.sender] for m in wire.all_of(SYMBOL)])
+    right = np.mean([m.body[0] == labels[m.sender] for m in wire.all_of(RANDOMIZED_LABEL)])
     for role in (TRAINING, VALIDATION):
         assert row(run, LABEL)[role] == this
         assert row(run, LABEL)[f"{role}, for life"] == life

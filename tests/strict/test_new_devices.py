@@ -22,7 +22,7 @@ from lumos.training.split import Role, split_vertices
 pytestmark = pytest.mark.usefixtures("short")
 
 DEVICES = 60
-SYMBOL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
+RANDOMIZED_LABEL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "without propagated labels": {"propagated_labels": 0, "epochs": 7},
@@ -86,8 +86,11 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
     own = float(weights["scale"]) * (row @ weights["encoder"][:-1] + 0.05 * weights["encoder"][-1])
     logits = own
     if int(weights["choice"]) == 1:
-        symbols = kept["released"][others]
-        kinds = [symbols[symbols >= 0], *kept["propagated_labels"][others, :, 0].T]
+        randomized_labels = kept["released"][others]
+        kinds = [
+            randomized_labels[randomized_labels >= 0],
+            *kept["propagated_labels"][others, :, 0].T,
+        ]
         evidence_weights = weights["evidence_weights"]
         logits = evidence_weights[0] * (own - own.mean()) + evidence_weights[1 + len(kinds) :]
         for kind, values in enumerate(kinds):
@@ -128,7 +131,9 @@ def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) ->
     new.append(NewDevice(id="alone", features=row_of(graph, 9), neighbours=()))
     with listening() as wire:
         _, ledger = predict_new_devices(run, new, graph=graph)
-    assert wire.topics() == {SYMBOL} | ({PROPAGATED_LABEL} if propagated_labels else set())
+    assert wire.topics() == {RANDOMIZED_LABEL} | (
+        {PROPAGATED_LABEL} if propagated_labels else set()
+    )
     assert_array_equal(ledger.messages_sent[DEVICES:], 0)
     assert_array_equal(ledger.bytes_sent[DEVICES:], 0)
     assert_array_equal(ledger.device_epsilon[DEVICES:], 0)
@@ -140,22 +145,25 @@ def test_new_devices_send_nothing_and_get_what_was_sent_in_the_run(name: str) ->
         for place in range(5)
         for sender in neighbours_of(graph, place)
     }
-    (symbols,) = wire.of(SYMBOL)
-    assert {(m.sender, m.receiver) for m in symbols} == {p for p in expected if trains[p[0]]}
-    assert all(m.body == bytes([released[m.sender]]) for m in symbols)
+    (randomized_labels,) = wire.of(RANDOMIZED_LABEL)
+    assert {(m.sender, m.receiver) for m in randomized_labels} == {
+        p for p in expected if trains[p[0]]
+    }
+    assert all(m.body == bytes([released[m.sender]]) for m in randomized_labels)
     for number, messages in enumerate(wire.of(PROPAGATED_LABEL)):
         assert {(m.sender, m.receiver) for m in messages} == expected
         assert all(m.body == sent[m.sender, number].tobytes() for m in messages)
 
 
 def test_asking_again_tells_nothing_new() -> None:
-    """Other new devices with other neighbours get the same symbol and the same propagated labels."""
+    """Other new devices with other neighbours get the same randomized label and the same propagated
+    labels."""
     run, graph = run_of("default")
     bodies: dict[tuple[str, int, int], set[bytes]] = {}
     for devices in ([0, 1, 2], [5], [7, 8]):
         with listening() as wire:
             predict_new_devices(run, [copy_of(graph, device) for device in devices], graph=graph)
-        for topic in (SYMBOL, PROPAGATED_LABEL):
+        for topic in (RANDOMIZED_LABEL, PROPAGATED_LABEL):
             for number, messages in enumerate(wire.of(topic)):
                 for message in messages:
                     key = topic, number, message.sender
@@ -186,7 +194,7 @@ def test_forty_predictions_of_one_new_device_tell_what_one_tells(randomness: str
         with listening() as wire:
             found.append(predict_new_devices(run, new, graph=graph)[0])
         assert all(m.sender < DEVICES for topic in wire.topics() for m in wire.all_of(topic))
-        for topic in (SYMBOL, PROPAGATED_LABEL):
+        for topic in (RANDOMIZED_LABEL, PROPAGATED_LABEL):
             for number, messages in enumerate(wire.of(topic)):
                 for message in messages:
                     bodies.setdefault((topic, number, message.sender), set()).add(message.body)

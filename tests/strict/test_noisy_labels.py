@@ -48,7 +48,7 @@ def test_only_those_who_train_or_validate_have_a_value(settings: dict[str, Any])
     made, _, takes_part = drawn(schedule)
     for values, form in (
         (made.values, schedule.label_form),
-        (made.symbols, schedule.symbol_form),
+        (made.randomized_labels, schedule.randomized_form),
     ):
         assert_array_equal(values[~takes_part], NO_LABEL)
         assert (values[takes_part] >= 0).all()
@@ -59,14 +59,14 @@ def test_only_those_who_train_or_validate_have_a_value(settings: dict[str, Any])
 
 
 @pytest.mark.parametrize("settings", LEVELS)
-def test_values_and_symbols_follow_their_tables(settings: dict[str, Any]) -> None:
+def test_values_and_randomized_labels_follow_their_tables(settings: dict[str, Any]) -> None:
     """Both levels are randomized response of their own ε, five standard errors wide."""
     schedule = schedule_of(**settings)
     made, labels, takes_part = drawn(schedule)
     strict = schedule.strict
     for values, form, epsilon in (
         (made.values, schedule.label_form, strict.sums_epsilon),
-        (made.symbols, schedule.symbol_form, strict.epsilon),
+        (made.randomized_labels, schedule.randomized_form, strict.epsilon),
     ):
         agreed = form.agrees(labels[takes_part], values[takes_part])
         truthful = form.other(epsilon) / 2**32 + form.strength(epsilon)
@@ -79,20 +79,20 @@ def test_values_and_symbols_follow_their_tables(settings: dict[str, Any]) -> Non
 
 
 def test_one_level_is_one_draw() -> None:
-    """The symbol is the value that sums use, so both together have one ε."""
+    """The randomized label is the value that sums use, so both together have one ε."""
     for settings in ({}, DIGITS, {"epsilon": 2.0, "label_epsilon": 2.0}):
         made, _, _ = drawn(schedule_of(**settings))
-        assert_array_equal(made.values, made.symbols)
+        assert_array_equal(made.values, made.randomized_labels)
 
 
-def test_with_two_levels_the_symbol_is_a_degradation() -> None:
-    """Given the value of the sums, the symbol tells nothing more of the label."""
+def test_with_two_levels_the_randomized_label_is_a_degradation() -> None:
+    """Given the value of the sums, the randomized label tells nothing more of the label."""
     schedule = schedule_of(epsilon=1.0, label_epsilon=3.0, classes=2)
     made, labels, takes_part = drawn(schedule)
     right = (made.values == labels)[takes_part]
-    same = (made.values == made.symbols)[takes_part]
+    same = (made.values == made.randomized_labels)[takes_part]
     kept = [float(same[right == agreed].mean()) for agreed in (True, False)]
-    form = schedule.symbol_form
+    form = schedule.randomized_form
     expected = 0.5 + 0.5 * form.strength(1.0) / form.strength(3.0)
     for share, many in zip(kept, (right.sum(), (~right).sum()), strict=True):
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / many)
@@ -105,7 +105,7 @@ def test_at_infinity_sums_use_the_label_itself() -> None:
             made, labels, takes_part = drawn(schedule)
             assert schedule.label_form.places == 1
             assert_array_equal(made.values[takes_part], labels[takes_part])
-            assert (made.symbols[takes_part] != labels[takes_part]).any()
+            assert (made.randomized_labels[takes_part] != labels[takes_part]).any()
 
 
 @pytest.mark.parametrize("settings", [{}, DIGITS])
@@ -116,7 +116,7 @@ def test_any_division_into_shards_draws_the_same(settings: dict[str, Any]) -> No
         here = shard.devices
         part = draw_labels(shard, labels[here], schedule, None, takes_part[here])
         assert_array_equal(part.values, whole.values[here])
-        assert_array_equal(part.symbols, whole.symbols[here])
+        assert_array_equal(part.randomized_labels, whole.randomized_labels[here])
 
 
 @pytest.mark.parametrize("settings", LEVELS)

@@ -55,7 +55,8 @@ def test_no_adverb_stands_for_a_number(epsilon: float) -> None:
 
 @pytest.mark.parametrize(("classes", "epsilon"), [(2, 1.0), (4, 3.0), (6, 0.5), (10, 8.0)])
 def test_the_bound_is_that_of_the_best_guess(classes: int, epsilon: float) -> None:
-    """Randomized response of equally likely classes meets it: its symbol is the best guess."""
+    """Randomized response of equally likely classes meets it: its randomized label is the best
+    guess."""
     kept = math.exp(epsilon) / (math.exp(epsilon) + classes - 1)
     assert guess_bound(epsilon, 1 / classes) == pytest.approx(kept)
     assert guess_bound(epsilon, 0.0) == 0
@@ -71,7 +72,9 @@ def test_exact_sums_guarantee_nothing_about_features() -> None:
 
 def test_true_labels_in_sums() -> None:
     _, words = classify(label_epsilon=float("inf"))
-    assert "one label or another: ε = 3;" not in words  # the symbol's ε is not the whole guarantee
+    assert (
+        "one label or another: ε = 3;" not in words
+    )  # the randomized label's ε is not the whole guarantee
     assert "one label or another: ε = " in words
     assert "guess" not in words  # with a δ there is no such bound
 

@@ -1,10 +1,10 @@
 """What propagated labels guarantee about edges, by exact likelihood ratios on small graphs; and
 their echo.
 
-All symbols and propagated labels of a small federation are enumerated, with their probabilities by
-the real evidence, the real choice of a class and the real mechanism. Public matrices are fixed: the
-noise of the sums that learn them is accounted for elsewhere. Everything is taken as seen by one
-observer, which is more than any set of neighbours sees.
+All randomized labels and propagated labels of a small federation are enumerated, with their
+probabilities by the real evidence, the real choice of a class and the real mechanism. Public
+matrices are fixed: the noise of the sums that learn them is accounted for elsewhere. Everything is
+taken as seen by one observer, which is more than any set of neighbours sees.
 """
 
 from collections.abc import Iterator
@@ -42,10 +42,10 @@ class Town(NamedTuple):
     devices: int
     classes: int
     matrices: np.ndarray
-    """[kinds, k · k] of symbols, then of each propagated label but the last, which nobody uses
-    here."""
+    """[kinds, k · k] of randomized labels, then of each propagated label but the last, which nobody
+    uses here."""
     training: tuple[int, ...]
-    """Who sends a symbol."""
+    """Who sends a randomized label."""
 
     @property
     def propagated_labels(self) -> int:
@@ -67,20 +67,20 @@ class Town(NamedTuple):
         return np.array(list(product(range(self.classes), repeat=senders))).reshape(-1, senders)
 
     def log_probability(self, edges: Edges) -> np.ndarray:
-        """[symbols, propagated labels 1, propagated labels 2, …] of every outcome, given all
-        symbols.
+        """[randomized labels, propagated labels 1, propagated labels 2, …] of every outcome, given
+        all randomized labels.
 
-        Symbols do not depend on edges, so their own probabilities are left out.
+        Randomized labels do not depend on edges, so their own probabilities are left out.
         """
         arcs = np.array([arc for one, two in edges for arc in ((one, two), (two, one))])
         arcs = arcs.reshape(-1, 2).astype(np.int64)
         from_training = arcs[np.isin(arcs[:, 0], self.training)]
         given = self.everything(len(self.training))
-        symbols = np.zeros((len(given), self.devices), np.int64)
-        symbols[:, self.training] = given
-        evidence = self.evidence(symbols, from_training, 0)
+        randomized_labels = np.zeros((len(given), self.devices), np.int64)
+        randomized_labels[:, self.training] = given
+        evidence = self.evidence(randomized_labels, from_training, 0)
         every = self.everything(self.devices)
-        logarithm = np.zeros(len(symbols))
+        logarithm = np.zeros(len(randomized_labels))
         for number in range(1, self.propagated_labels + 1):
             found = np.log(propagated_label_chances(evidence))  # [outcomes, devices, k]
             step = sum(found[:, device][:, every[:, device]] for device in range(self.devices))
@@ -158,7 +158,8 @@ def test_the_guarantee_about_an_edge_is_reached() -> None:
 
 
 def test_probabilities_add_up() -> None:
-    """The enumeration is complete: given all symbols, propagated labels have probability 1 in all."""
+    """The enumeration is complete: given all randomized labels, propagated labels have probability
+    1 in all."""
     town = TOWNS["four devices, two of them train, two propagated labels"]
     chances = np.exp(town.log_probability(frozenset({(0, 1), (1, 2), (1, 3)})))
     assert np.allclose(chances.reshape(4, -1).sum(axis=1), 1)
@@ -167,19 +168,19 @@ def test_probabilities_add_up() -> None:
 def receiver_ratio(leaves: int) -> float:
     """The broken twin: an propagated label for each receiver, without what that one sent, ε each.
 
-    Device 0 has one neighbour that sent a symbol, the other end of the edge, and so many that sent
-    none. The largest |log ratio| of what these receive, with the edge and without it.
+    Device 0 has one neighbour that sent a randomized label, the other end of the edge, and so many
+    that sent none. The largest |log ratio| of what these receive, with the edge and without it.
     """
     town = Town(leaves + 2, 2, lopsided(2, 1), (1,))
-    symbols = np.zeros((1, town.devices), np.int64)
+    randomized_labels = np.zeros((1, town.devices), np.int64)
     edge, nothing = np.array([[1, 0]]), np.empty((0, 2), np.int64)
     ratio = 0.0
     for receiver in range(2, leaves + 2):
         one, two = (
             np.log(
-                propagated_label_chances(town.evidence(symbols, arcs[arcs[:, 0] != receiver], 0))[
-                    0, 0
-                ]
+                propagated_label_chances(
+                    town.evidence(randomized_labels, arcs[arcs[:, 0] != receiver], 0)
+                )[0, 0]
             )
             for arcs in (edge, nothing)
         )
@@ -235,7 +236,9 @@ def test_one_edge_moves_the_evidence_of_its_two_ends_only() -> None:
         for number, evidence in enumerate(run.evidence):
             moved = np.flatnonzero((evidence != again.evidence[number]).any(axis=1))
             assert set(moved) <= set(edges[gone])
-        assert len(moved) == 2  # the last propagated label is made of symbols and of the first one
+        assert (
+            len(moved) == 2
+        )  # the last propagated label is made of randomized labels and of the first one
 
 
 def test_lifetime_limit_is_that_of_all_propagated_labels(sixty: Graph, tmp_path: Path) -> None:
@@ -306,7 +309,7 @@ def ended(seed: int, *, echo: bool = False) -> Ended:
 
 
 def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
-    """Over validation devices; over training devices, whose symbols come back, it is not."""
+    """Over validation devices; over training devices, whose randomized labels come back, it is not."""
     for seed in range(2):
         run = ended(seed)
         assert run.dependence(Role.VALIDATION) < 0.035

@@ -1,7 +1,8 @@
 """No random bit twice: runs that differ in anything share none, and an equal run repeats every one.
 
-Two sums with the same noise give their difference exactly, and two symbols from the same random bit
-give away more than both pay for. So it would be no help that each run alone keeps its guarantee.
+Two sums with the same noise give their difference exactly, and two randomized labels from the same
+random bit give away more than both pay for. So it would be no help that each run alone keeps its
+guarantee.
 """
 
 from dataclasses import replace
@@ -92,7 +93,8 @@ def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
 
 
 def offsets_of(**settings: Any) -> np.ndarray:
-    """[devices] how far the released symbol is from the true label, and -1 for the silent."""
+    """[devices] how far the released randomized label is from the true label, and -1 for the
+    silent."""
     true = present(graph_of(touched=settings.get("touched", "")).labels)
     run = made(**settings)
     with listening() as wire:
@@ -242,7 +244,7 @@ def test_noise_does_not_cancel_between_runs_that_differ(
 @pytest.mark.parametrize(
     "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
 )
-def test_symbols_are_not_shifted_alike_in_runs_that_differ(
+def test_randomized_labels_are_not_shifted_alike_in_runs_that_differ(
     other: dict[str, Any], offsets: np.ndarray
 ) -> None:
     """How far the released label is from the true one is independent between two runs."""

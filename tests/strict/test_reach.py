@@ -30,10 +30,10 @@ from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
     LOSS_NORM,
     PROPAGATED,
+    RANDOMIZED,
     SCALE,
     SCALES,
     SELECTION,
-    SYMBOLS,
     TEMPERATURE,
     TEMPERED,
     TREES,
@@ -179,7 +179,7 @@ def counted(messages: list[tuple[int, ...]], alphabet: int) -> MessageCounts:
     return MessageCounts(support, np.zeros(len(messages), np.int64), 1)
 
 
-@pytest.mark.parametrize("stage", [SYMBOLS, PROPAGATED])
+@pytest.mark.parametrize("stage", [RANDOMIZED, PROPAGATED])
 @pytest.mark.parametrize("several", [False, True])
 def test_one_message_moves_a_matrix_by_a_quarter(stage: str, several: bool) -> None:
     """By brute force: all neighbourhoods of up to four messages, and any one more."""
@@ -220,7 +220,9 @@ def test_another_label_moves_a_matrix_by_less_than_root_two() -> None:
     one, other = (
         many.matrix_vectors(labels_of(schedule, [value]), np.zeros(1, np.int64)) for value in (0, 3)
     )
-    assert 1.4 < np.linalg.norm(one - other) < schedule[SYMBOLS].sensitivity.label == math.sqrt(2)
+    assert (
+        1.4 < np.linalg.norm(one - other) < schedule[RANDOMIZED].sensitivity.label == math.sqrt(2)
+    )
 
 
 # The model selection.

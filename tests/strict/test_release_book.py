@@ -1,4 +1,4 @@
-"""The book of releases: a symbol is for life, anything new pays, a life has an end."""
+"""The book of releases: a randomized label is for life, anything new pays, a life has an end."""
 
 import stat
 import time
@@ -27,11 +27,11 @@ from lumos.strict.book_records import Charge
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 
-SYMBOL = "strict/symbol"
+RANDOMIZED_LABEL = "strict/symbol"
 
 
-def symbols(wire: Wire) -> dict[int, bytes]:
-    return {message.sender: message.body for message in wire.all_of(SYMBOL)}
+def randomized_labels(wire: Wire) -> dict[int, bytes]:
+    return {message.sender: message.body for message in wire.all_of(RANDOMIZED_LABEL)}
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_label_is_released_again_for_nothing_and_propagated_labels_are_new(
     before = read_arrays(book["book"])
     assert_array_equal(before["spent"], np.where(drawing(sixty), 3.0, 0.0))
     again, later = run_with_wire(sixty, **{**book, **settings})
-    assert symbols(later) == symbols(wire)
+    assert randomized_labels(later) == randomized_labels(wire)
     # What a message discloses is what it discloses, whoever paid for it.
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 3.0
     after = read_arrays(book["book"])
@@ -103,7 +103,7 @@ def test_another_seed_draws_for_new_devices_only(sixty: Graph, book: dict[str, A
         talks = np.diff(sixty.offsets) > 0
         assert_array_equal(run.ledger.device_epsilon, np.where(released & talks, 3.0, 0.0))
         drew |= drawing(sixty, seed)
-        for device, body in symbols(wire).items():
+        for device, body in randomized_labels(wire).items():
             found.setdefault(device, set()).add(body)
         assert_array_equal(read_arrays(book["book"])["spent"], np.where(drew, 3.0, 0.0))
     assert all(len(bodies) == 1 for bodies in found.values())
@@ -118,7 +118,7 @@ def test_the_run_that_paid_reports_it_again(
     first, wire = run_with_wire(sixty, **book)
     before = book["book"].read_bytes()
     again, later = run_with_wire(sixty, shards=shards, **book)
-    assert symbols(later) == symbols(wire)
+    assert randomized_labels(later) == randomized_labels(wire)
     assert later.of("strict/opinion") == wire.of("strict/opinion")
     assert book["book"].read_bytes() == before
     assert again.ledger.epsilon_per_receiver == again.ledger.epsilon_collusion == 3.0
@@ -127,20 +127,25 @@ def test_the_run_that_paid_reports_it_again(
     assert again.guarantees == first.guarantees
 
 
-def test_a_larger_label_epsilon_keeps_the_symbol_a_degradation(book: dict[str, Any]) -> None:
-    """The symbol of before is sent again; what sums use is drawn so that it is made of it."""
+def test_a_larger_label_epsilon_keeps_the_randomized_label_a_degradation(
+    book: dict[str, Any],
+) -> None:
+    """The randomized label of before is sent again; what sums use is drawn so that it is made of
+    it."""
     # So many that chance, which is another with every path of a book, does not decide.
     graph = small(6000, edges=9000)
     first, wire = run_with_wire(graph, epsilon=1.0, **book)
     second, later = run_with_wire(graph, epsilon=1.0, label_epsilon=3.0, **book)
-    assert symbols(later) == symbols(wire)
+    assert randomized_labels(later) == randomized_labels(wire)
     assert first.ledger.epsilon_collusion == 1.0
-    assert second.ledger.epsilon_collusion == 1.0  # a symbol tells its receivers 1 at most
+    assert (
+        second.ledger.epsilon_collusion == 1.0
+    )  # a randomized label tells its receivers 1 at most
     draws = drawing(graph)
     assert_array_equal(read_arrays(book["book"])["spent"], np.where(draws, 3.0, 0.0))
     third, largest = run_with_wire(graph, epsilon=3.0, **book)
     assert newly(third, "training devices") == newly(first, "training devices") - {"label ε = 1"}
-    small_draws, large_draws = symbols(wire), symbols(largest)
+    small_draws, large_draws = randomized_labels(wire), randomized_labels(largest)
     same = np.mean([small_draws[device] == large_draws[device] for device in small_draws])
     form = LabelForm(4, 1, 4)
     kept = form.strength(1.0) / form.strength(3.0)
@@ -161,7 +166,7 @@ def test_devices_whose_label_has_changed_pay_again(book: dict[str, Any]) -> None
     )
     _, wire = run_with_wire(graph, lifetime_epsilon=6.0, **book)
     result, later = run_with_wire(other, lifetime_epsilon=6.0, **book)
-    one, two = symbols(wire), symbols(later)
+    one, two = randomized_labels(wire), randomized_labels(later)
     assert one.keys() == two.keys()
     assert all(one[device] == two[device] for device in one if not changed[device])
     draws = drawing(graph)
@@ -226,10 +231,10 @@ def test_propagated_labels_have_no_limit_without_a_book(
 
 def test_the_control_is_not_entered(sixty: Graph, book: dict[str, Any]) -> None:
     _, wire = run_with_wire(sixty, control=True, **book)
-    control, main = ({m.sender: m.body for m in messages} for messages in wire.of(SYMBOL))
+    control, main = ({m.sender: m.body for m in messages} for messages in wire.of(RANDOMIZED_LABEL))
     assert propagated_labels_spent(book).max() == 8.0  # those of the run
     _, again = run_with_wire(sixty, update_epsilon=7.0, **book)
-    assert symbols(again) == main != control
+    assert randomized_labels(again) == main != control
 
 
 class Pulled(KeyboardInterrupt):
@@ -261,7 +266,7 @@ def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Symbols and an propagated label are out, and the next checkpoint is not written."""
+    """Randomized labels and an propagated label are out, and the next checkpoint is not written."""
 
     def interrupt(event: EpochEvent) -> None:
         if event.epoch == 7:

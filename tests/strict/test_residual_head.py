@@ -38,7 +38,7 @@ def people() -> tuple[np.ndarray, np.ndarray]:
 
 
 class Trees:
-    """Devices with one-hot symbols, and the whole network in doubles on their real trees."""
+    """Devices with one-hot randomized labels, and the whole network in doubles on their real trees."""
 
     def __init__(self, backbone: str, *, activate_last: bool = True) -> None:
         self.settings = ModelSettings(
@@ -52,11 +52,13 @@ class Trees:
         pairs = rng.integers(1, DEVICES, (40, 2))  # device 0 has no neighbour
         self.graph = Graph.from_edges(pairs, devices=DEVICES)
         graph = self.graph
-        self.symbols = rng.integers(0, CLASSES, DEVICES)
+        self.randomized_labels = rng.integers(0, CLASSES, DEVICES)
         self.predicted = rng.integers(0, CLASSES, DEVICES)
         self.base = rng.normal(size=(DEVICES, CLASSES))
         owner = np.repeat(np.arange(DEVICES), np.diff(graph.offsets))
-        kinds = MessageCounts(np.eye(CLASSES)[self.symbols[graph.neighbours]], owner, DEVICES)
+        kinds = MessageCounts(
+            np.eye(CLASSES)[self.randomized_labels[graph.neighbours]], owner, DEVICES
+        )
         frequencies = kinds.counts / np.maximum(kinds.received, 1)[:, None]
         self.inputs = ResidualInput(self.base, self.predicted, frequencies, kinds.received)
         self.forest = Forest.grow(
@@ -76,7 +78,9 @@ class Trees:
         whole, forest = Whole(model, self.forest), self.forest
         eye = torch.eye(CLASSES, dtype=torch.float64)
         nodes = whole.leaves(
-            node_features(forest, eye[self.predicted], eye[self.symbols[forest.neighbour]])
+            node_features(
+                forest, eye[self.predicted], eye[self.randomized_labels[forest.neighbour]]
+            )
         )
         pooled = torch.zeros(DEVICES, nodes.shape[1], dtype=torch.float64)
         degree = torch.tensor(self.inputs.received)[:, None]

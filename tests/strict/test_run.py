@@ -38,7 +38,7 @@ from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
 
-SYMBOL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
+RANDOMIZED_LABEL, PROPAGATED_LABEL = "strict/symbol", "strict/opinion"
 DIGITS = {"mechanism": "digits"}
 TREES = {"tree_network": True, "epochs": 12}
 
@@ -78,7 +78,7 @@ def test_every_message_has_a_door_and_none_is_open(whole: tuple[Run, Wire]) -> N
     doors = {TOPICS[name].door for name in passed} | {
         Door(line.door) for line in result.ledger.topics.values()
     }
-    assert {SYMBOL, PROPAGATED_LABEL} <= passed
+    assert {RANDOMIZED_LABEL, PROPAGATED_LABEL} <= passed
     assert doors <= {Door.RELEASE, Door.AGGREGATE, Door.CONTROL}
     assert all(TOPICS[name].learns for name in passed | set(result.ledger.topics))
 
@@ -87,9 +87,9 @@ def test_masked_runs_pass_no_other_door() -> None:
     graph = small()
     result, wire = run_with_wire(graph, aggregate="secure", shards=2)
     assert "aggregate/clear-sum/ideal" not in wire.topics()
-    # Beside masks, nothing but symbols and propagated labels ever leaves.
+    # Beside masks, nothing but randomized labels and propagated labels ever leaves.
     others = {name for name in wire.topics() if not name.startswith("aggregate/")}
-    assert others == {SYMBOL, PROPAGATED_LABEL}
+    assert others == {RANDOMIZED_LABEL, PROPAGATED_LABEL}
     assert len(wire.all_of(PROPAGATED_LABEL)) == 2 * 2 * graph.edges
     assert result.ledger.topics[PROPAGATED_LABEL].messages == 2 * 2 * graph.edges
 
@@ -120,24 +120,26 @@ def test_a_program_that_uses_the_open_door_is_stopped(
     ("graph", "settings"),
     [("demo:60", {}), (small(60, 14), DIGITS), (small(60, unknown=0.3), {"propagated_labels": 3})],
 )
-def test_training_devices_send_one_symbol_and_everybody_with_neighbours_propagated_labels(
+def test_training_devices_send_one_randomized_label_and_everybody_with_neighbours_propagated_labels(
     graph: Any, settings: dict[str, Any]
 ) -> None:
     result, wire = run_with_wire(graph, **settings)
     graph = present(result.graph)
     training = set(np.flatnonzero(roles_of(graph) == Role.TRAIN).tolist())
-    (symbols,) = wire.of(SYMBOL)
+    (randomized_labels,) = wire.of(RANDOMIZED_LABEL)
     pairs = pairs_of(graph)
-    assert {(m.sender, m.receiver) for m in symbols} == {p for p in pairs if p[0] in training}
-    assert {m.epsilon for m in symbols} == {3.0}
+    assert {(m.sender, m.receiver) for m in randomized_labels} == {
+        p for p in pairs if p[0] in training
+    }
+    assert {m.epsilon for m in randomized_labels} == {3.0}
     rounds = wire.of(PROPAGATED_LABEL)
     assert len(rounds) == settings.get("propagated_labels", 2)
     for messages in rounds:  # who is isolated sends nothing, all others do, to every neighbour
         assert {(m.sender, m.receiver) for m in messages} == pairs
         assert {m.epsilon for m in messages} == {4.0}
-    for messages in [symbols, *rounds]:
+    for messages in [randomized_labels, *rounds]:
         assert len({(m.sender, m.receiver) for m in messages}) == len(messages)
-    for sent in [*bodies_of(wire, SYMBOL), *bodies_of(wire, PROPAGATED_LABEL)]:
+    for sent in [*bodies_of(wire, RANDOMIZED_LABEL), *bodies_of(wire, PROPAGATED_LABEL)]:
         assert all(len(bodies) == 1 for bodies in sent.values())  # the same for all receivers
 
 
@@ -159,7 +161,7 @@ def test_receivers_who_collude_have_no_more(
 
 @pytest.mark.parametrize(("graph", "form"), [(small(), LabelForm(4, 1, 4)), (small(60, 14), None)])
 @pytest.mark.parametrize("levels", [(1.0,), (2.0, 4.0)])
-def test_the_symbol_is_the_draw_of_the_label(
+def test_the_randomized_label_is_the_draw_of_the_label(
     graph: Graph, form: LabelForm | None, levels: tuple[float, ...]
 ) -> None:
     """From the device's own randomness; at the smaller level, if sums use a larger one."""
@@ -173,7 +175,7 @@ def test_the_symbol_is_the_draw_of_the_label(
     expected = draws.at(*levels)
     with listening() as wire:
         made.run(lambda trainer: trainer.release())
-    (sent,) = bodies_of(wire, SYMBOL)
+    (sent,) = bodies_of(wire, RANDOMIZED_LABEL)
     assert set(sent) <= set(np.flatnonzero(roles == Role.TRAIN).tolist())
     assert len(sent) > 5
     for device, bodies in sent.items():
@@ -194,9 +196,9 @@ def test_an_propagated_label_is_a_function_of_what_was_received(
     trainer = made.trainers[0]
     form, mechanism = trainer.labels.form, trainer.schedule.propagated_label_mechanism
     randomness, everyone = made.shards[0].randomness, np.arange(60)
-    (symbols,) = wire.of(SYMBOL)
+    (randomized_labels,) = wire.of(RANDOMIZED_LABEL)
     counts = [np.zeros((60, form.alphabet))]
-    for message in symbols:
+    for message in randomized_labels:
         counts[0][message.receiver, message.body[0]] += 1
     for number, messages in enumerate(wire.of(PROPAGATED_LABEL), start=1):
         evidence = np.zeros((60, 6))
@@ -257,7 +259,11 @@ def test_devices_without_a_part_in_training_give_away_nothing_of_their_own(
             made = started(each, roles_of(graph), **settings)
             epochs(made, 0, 10)
             outcome = made.finish()
-        sent = [messages for topic in (SYMBOL, PROPAGATED_LABEL) for messages in wire.of(topic)]
+        sent = [
+            messages
+            for topic in (RANDOMIZED_LABEL, PROPAGATED_LABEL)
+            for messages in wire.of(topic)
+        ]
         found.append((sent, [(step, total.tobytes()) for step, total in opened], outcome))
     (sent, totals, one), (sent_there, totals_there, two) = found
     assert (
@@ -376,7 +382,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
-        ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 symbols is too little"),
+        ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 randomized labels is too little"),
     ],
 )
 def test_what_cannot_keep_the_guarantees_is_refused(
@@ -435,7 +441,7 @@ def test_graphs_and_settings_of_all_kinds_run(graph: Graph, settings: dict[str, 
     propagated_labels = settings.get("propagated_labels", 2)
     assert len(wire.all_of(PROPAGATED_LABEL)) == 2 * graph.edges * propagated_labels
     training = np.flatnonzero(roles_of(graph) == Role.TRAIN)
-    assert len(wire.all_of(SYMBOL)) == np.diff(graph.offsets)[training].sum()
+    assert len(wire.all_of(RANDOMIZED_LABEL)) == np.diff(graph.offsets)[training].sum()
     released = result.model.kept["released"]
     assert_array_equal(np.flatnonzero(released >= 0), training)
 
@@ -469,7 +475,7 @@ def test_two_devices_with_a_label(settings: dict[str, Any]) -> None:
         made = started(graph, roles, **settings)
         epochs(made, 0, made.config.train.epochs)
         assert np.isfinite(made.finish().logits).all()
-    assert {message.sender for message in wire.all_of(SYMBOL)} == {3}
+    assert {message.sender for message in wire.all_of(RANDOMIZED_LABEL)} == {3}
 
 
 @pytest.mark.parametrize("size", [1e-44, 1e-30, 1e-10, 1e10, 1e30])
@@ -500,6 +506,6 @@ def test_many_classes_take_the_form_that_keeps_more(epsilon: float, name: str) -
     mechanism = make_mechanism(30, epsilon)
     form = LabelForm.of(mechanism)
     assert form.name.split()[0] == name
-    values = {message.body[0] for message in wire.all_of(SYMBOL)}
+    values = {message.body[0] for message in wire.all_of(RANDOMIZED_LABEL)}
     assert max(values) < form.alphabet
     assert (form.alphabet < 30) == (name == "digits")

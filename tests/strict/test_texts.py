@@ -10,7 +10,7 @@ from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.profile import LOSS
 
-BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
+BEFORE = {"encoder": 2, "scale": 18, "randomized_labels": 19}
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,13 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
         ),
         (
             {"encoder_epochs": 3, "epochs": 10},
-            {"encoder": 2, "scale": 5, "symbols": 6, "propagated_labels": 7, "evidence_weights": 9},
+            {
+                "encoder": 2,
+                "scale": 5,
+                "randomized_labels": 6,
+                "propagated_labels": 7,
+                "evidence_weights": 9,
+            },
         ),
         ({"task": "link"}, {"products": 2, "whitening": 6, "random_marks": 7}),
         (
@@ -36,7 +42,8 @@ BEFORE = {"encoder": 2, "scale": 18, "symbols": 19}
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:
-    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of symbols, 1 of each propagated label."""
+    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of randomized labels, 1 of each
+    propagated label."""
     assert texts(Config.of(**settings)).stages == stages
 
 

@@ -47,11 +47,9 @@ def audit(
     ----------
     target
         demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote.
-    attack
-        Only this attack, as symbol; may be given several times. By default all that apply, to
-        both tasks unless --task names one. An unknown name lists all.
-    out
-        A JSON file to write. For a run folder, RUN/audit.json by default.
+    attack Only this attack, as randomized label; may be given several times. By default all that
+        apply, to both tasks unless --task names one. An unknown name lists all. out A JSON file to
+        write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
     common.refuse("shards", because="an audit records its runs in one shard")

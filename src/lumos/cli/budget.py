@@ -34,29 +34,22 @@ def budget(
     Parameters
     ----------
     epsilon
-        ε of the one symbol that a device releases: its label.
+        ε of the one randomized label that a device releases: its label.
     classes
-        k, the number of symbols.
+        k, the number of randomized labels.
     degree
-        Neighbours whose symbols a device receives; their mean in the forecast.
-    mechanism
-        auto, krr (randomized response), or digits (the same on one digit of the symbol's number).
-    propagated labels
-        How many propagated labels a device tells its neighbours, 0 to 3.
-    propagated_epsilon
-        ε of one propagated label.
-    update_epsilon
-        ε of all updates together; with the number of devices, it decides the noise of sums.
-    devices
-        Number of devices; half of them train, a quarter validates.
-    homophily
-        Assumed: share of edges between devices of one class, of classes of equal size.
-    own_accuracy
-        Assumed: share of devices that their own features alone predict rightly.
+        Neighbours whose randomized labels a device receives; their mean in the forecast.
+    mechanism auto, krr (randomized response), or digits (the same on one digit of the randomized
+        label's number). propagated labels How many propagated labels a device tells its neighbours,
+        0 to 3. propagated_epsilon ε of one propagated label. update_epsilon ε of all updates
+        together; with the number of devices, it decides the noise of sums. devices Number of
+        devices; half of them train, a quarter validates. homophily Assumed: share of edges between
+        devices of one class, of classes of equal size. own_accuracy Assumed: share of devices that
+        their own features alone predict rightly.
     """
     if degree < 1:
         raise UsageError(f"`degree` must be 1 or more, got {degree}")
-    symbol = make_mechanism(classes, epsilon, mechanism)
+    randomized_label = make_mechanism(classes, epsilon, mechanism)
     propagated_label = make_mechanism(classes, propagated_epsilon, mechanism)
     population = Population(
         devices=devices,
@@ -73,15 +66,15 @@ def budget(
         **({"propagated_epsilon": propagated_epsilon} if propagated_labels else {}),
         update_epsilon=update_epsilon,
     )
-    result = kept(symbol, degree)
+    result = kept(randomized_label, degree)
     of_propagated_label = kept(propagated_label, degree) if propagated_labels else None
     if common.json:
         print_json(
             {**result, "opinion": of_propagated_label, "forecast": forecast and as_json(forecast)}
         )
         return
-    console().print("the symbol: a randomized label, the same to each neighbour")
-    console().print(messages_table(symbol, result))
+    console().print("the randomized label: a randomized label, the same to each neighbour")
+    console().print(messages_table(randomized_label, result))
     if of_propagated_label is not None:
         console().print(
             f"\nan propagated label: {propagated_labels} of them, the same to each neighbour"
@@ -132,7 +125,8 @@ def _gain(expected: Expected) -> str:
 def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
     """What a release keeps, as numbers.
 
-    `clean_neighbours` compares information: bits of all symbols received over the bits of one.
+    `clean_neighbours` compares information: bits of all randomized labels received over the bits of
+    one.
     """
     bits = mechanism.information()
     return {
@@ -167,7 +161,8 @@ def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
     )
     table.add_row(
         "information",
-        f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits of a symbol",
+        f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits of a randomized "
+        f"label",
     )
     table.add_row(
         "standard error",

@@ -213,7 +213,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "backbone": "gcn, gat or sage",
     },
     "budget": {
-        "epsilon": "ε of the symbol that a device releases: its label",
+        "epsilon": "ε of the randomized label that a device releases: its label",
         "propagated_labels": "propagated labels that a device tells its neighbours",
         "mechanism": "auto, krr, digits, oue, multibit",
         "update_epsilon": "ε of all sums together",

@@ -1,8 +1,8 @@
 """Predictions by a finished run: links between devices, and new devices that were not there.
 
 A new device carries all its edges itself. What its neighbours release to it is up to the profile:
-in the paper's, their features once more (and they pay ε for that); in the strict one, the symbol
-that they have for life, which tells those who have received it nothing new.
+in the paper's, their features once more (and they pay ε for that); in the strict one, the
+randomized label that they have for life, which tells those who have received it nothing new.
 """
 
 import json

@@ -6,8 +6,8 @@ guarantees. The limit is `lifetime_update_epsilon`, at the δ of the run that as
 whole record of a device, and for one of its edges, in whose sums both ends are.
 
 **Disclosed.** A table of guarantees has the same cells for both: those of a run follow from its
-schedule, those of a life from the book. Everything counts what is *seen*: a symbol that is sent
-again for nothing is still seen, so a run has its ε, and only "newly spent" is less.
+schedule, those of a life from the book. Everything counts what is *seen*: a randomized label that
+is sent again for nothing is still seen, so a run has its ε, and only "newly spent" is less.
 """
 
 import math
@@ -201,7 +201,8 @@ def life_of_runs(strict: StrictSettings) -> str:
     """A sentence on columns for life."""
     return (
         "Columns for life count what is seen in all runs with this book, the largest of any device "
-        "that now has the role; a symbol that is sent again is seen again, and costs nothing new. "
+        "that now has the role; a randomized label that is sent again is seen again, and costs "
+        "nothing new. "
         f"Limits for life are ε = {strict.lifetime_epsilon:g} of labels, "
         f"{strict.lifetime_propagated_epsilon:g} of propagated labels, and "
         f"{strict.lifetime_update_epsilon:g} "

@@ -43,8 +43,8 @@ from lumos.strict.classify.labels import NoisyLabels, draw_labels
 from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
     PROPAGATED,
+    RANDOMIZED,
     SELECTION,
-    SYMBOLS,
     ClassifySchedule,
 )
 from lumos.strict.messages import propagated_labels
@@ -308,15 +308,15 @@ class _Federation:
         return self._accuracy(self._own), self._accuracy(alone), self._accuracy(chosen)
 
     def _evidence(self, labels: NoisyLabels, trains: Flags, judges: Ints) -> list[Doubles]:
-        """Of symbols, then of each propagated label: [devices, k] each."""
+        """Of randomized labels, then of each propagated label: [devices, k] each."""
         shard, form = self._shard, labels.form
         mechanism = self._schedule.propagated_label_mechanism
         slots = np.flatnonzero(trains[shard.neighbours])  # whose neighbour trains
-        bodies = form.messages(np.maximum(labels.symbols, 0))
+        bodies = form.messages(np.maximum(labels.randomized_labels, 0))
         support = one_hot(bodies[shard.neighbours[slots]], form.alphabet)
         counts = MessageCounts(support, shard.owner[slots], len(shard))
         both = np.union1d(np.flatnonzero(trains), judges)
-        matrix = self._sum(counts.matrix_vectors(labels, both), SYMBOLS)
+        matrix = self._sum(counts.matrix_vectors(labels, both), RANDOMIZED)
         evidence = [counts.evidence(matrix, form)]
         for number in range(1, 1 + self._schedule.strict.propagated_labels):
             sent = propagated_labels(shard, np.sum(evidence, axis=0), mechanism, number)

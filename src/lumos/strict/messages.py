@@ -33,12 +33,12 @@ from lumos.ldp.mechanisms import COIN, Mechanism
 from lumos.strict.features import row_maxima
 from lumos.typing import Bytes, Doubles, Ints
 
-SYMBOL = Topic(
+RANDOMIZED_LABEL = Topic(
     name="strict/symbol",
     door=Door.RELEASE,
     shape=None,
     common=True,
-    learns="every neighbour gets the same randomized symbol: ε, however many of them collude",
+    learns="every neighbour gets the same randomized randomized label: ε, however many of them collude",
 )
 PROPAGATED_LABEL = Topic(
     name="strict/opinion",
@@ -157,7 +157,7 @@ def _one_each(shard: Shard, receiver: Ints, sender: Ints) -> bool:
     return int(np.count_nonzero(came)) == len(slots)
 
 
-def drawn_symbols(shard: Shard, size: int) -> Ints:
+def drawn_randomized_labels(shard: Shard, size: int) -> Ints:
     """[hosted] uniform values below `size`, to be sent."""
     everyone = np.arange(len(shard))
     chance = shard.randomness.uniform(everyone, "control symbol", 0)[:, 0]

@@ -252,7 +252,7 @@ class StrictProfile:
         labels = np.asarray(problem.in_memory("book").labels)
         schedule = self._classify_schedule(problem, config)
         book = self._book(problem, config)
-        return book.drawn(schedule.symbol_form, labels, schedule.class_names)
+        return book.drawn(schedule.randomized_form, labels, schedule.class_names)
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """The trainers of all shards, and the coordinator's program."""

@@ -72,16 +72,16 @@ class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
     epsilon: float = 3.0
-    """ε of the one symbol that a training device releases, its randomized label, the same for all
-    receivers (classify)."""
+    """ε of the one randomized label that a training device releases, its randomized label, the same
+    for all receivers (classify)."""
     label_epsilon: float | None = None
     """ε of the label that sums use, epsilon or more: the label is randomized once, and the released
-    symbol is made from it. By default the same as epsilon. inf: true labels, protected by the noise
-    of the sums only (classify)."""
+    randomized label is made from it. By default the same as epsilon. inf: true labels, protected by
+    the noise of the sums only (classify)."""
     mechanism: str = AUTO
-    """How a symbol or an propagated label is randomized: krr, randomized response; digits, the same
-    on one digit of its number; auto: whichever keeps more bits for the number of classes and ε
-    (classify)."""
+    """How a randomized label or an propagated label is randomized: krr, randomized response;
+    digits, the same on one digit of its number; auto: whichever keeps more bits for the number of
+    classes and ε (classify)."""
     propagated_labels: int = 2
     """How many propagated labels a device tells its neighbours, the same to all of them,
     randomized; 0 to 3.
@@ -91,8 +91,8 @@ class StrictSettings:
     """ε of one propagated label. It is about edges and degrees: an propagated label is made of what
     a device received, not of its own features or label."""
     tree_network: bool = False
-    """Also train a tree network (`backbone`) on symbols and propagated labels, as one more
-    candidate for the validation devices' model selection (classify)."""
+    """Also train a tree network (`backbone`) on randomized labels and propagated labels, as one
+    more candidate for the validation devices' model selection (classify)."""
     book: Path | None = None
     """The devices' book of releases, kept across runs: reusing an earlier release costs no further
     ε; a new one is charged. Without a book, a run knows of no other run."""
@@ -149,7 +149,7 @@ class StrictSettings:
         if self.label_epsilon is not None and not self.label_epsilon >= self.epsilon:
             raise UsageError(
                 f"`label_epsilon` must be `epsilon` ({self.epsilon:g}) or more, got "
-                f"{self.label_epsilon:g}: the symbol is made from the label that sums use"
+                f"{self.label_epsilon:g}: the randomized label is made from the label that sums use"
             )
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))

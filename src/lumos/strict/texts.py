@@ -150,8 +150,8 @@ _TREES = TreeTexts(
         "carries an edge for another: a device builds one branch for each neighbour at home, so "
         "its workload is its degree, and no device compares it with another."
     ),
-    own_leaf="the symbol it released",
-    other_leaf="the symbol it received",
+    own_leaf="the randomized label it released",
+    other_leaf="the randomized label it received",
     builder="the device itself, at home",
 )
 _VALIDATION = {

@@ -31,7 +31,7 @@ class StrictTrainer(ABC):
         features: [hosted, d] of the devices.
         schedule: everything public about the run.
         book: what devices have told in earlier runs; a control has none.
-        control: release symbols that depend on no data.
+        control: release randomized labels that depend on no data.
         sums: the part in sums, where it is not that of the hosted devices.
     """
 

@@ -33,8 +33,8 @@ class TrainSettings:
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
     profile: str = STRICT
-    """strict: one randomized symbol per device, and sums; the door `open` is shut. paper: the
-    paper's messages, most of them unprotected."""
+    """strict: one randomized randomized label per device, and sums; the door `open` is shut. paper:
+    the paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
     learning_rate: float = 0.01

@@ -39,7 +39,7 @@ class Attack:
 ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
-        "symbol": "lumos.audit.attacks.neighbours:SYMBOL_RATIO_ATTACK",
+        "symbol": "lumos.audit.attacks.neighbours:RANDOMIZED_LABEL_ATTACK",
         "repeats": "lumos.audit.attacks.repeats:REPEATED_RELEASES_ATTACK",
         "whole-run": "lumos.audit.attacks.whole_run:WHOLE_RUN_LABEL_ATTACK",
         "features": "lumos.audit.attacks.whole_run:FEATURE_SWAP_ATTACK",

@@ -1,8 +1,9 @@
-"""What a neighbour learns of a label from the symbol itself, against the cell of the table.
+"""What a neighbour learns of a label from the randomized label itself, against the cell of the
+table.
 
-The attacker guesses the likeliest label, given the symbol and how frequent labels are. Beside it
-stands the likelihood ratio of what was really received: how much more often a symbol comes from one
-label than from another, with the ε that the frequencies certify.
+The attacker guesses the likeliest label, given the randomized label and how frequent labels are.
+Beside it stands the likelihood ratio of what was really received: how much more often a randomized
+label comes from one label than from another, with the ε that the frequencies certify.
 """
 
 import math
@@ -19,44 +20,44 @@ from lumos.audit.table import CONFIDENCE, Area, AuditRow, CertifiedEpsilon, Prop
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import one_hot
 from lumos.strict.classify.evidence import MessageCounts
-from lumos.strict.classify.stages import SYMBOLS, ClassifySchedule
+from lumos.strict.classify.stages import RANDOMIZED, ClassifySchedule
 from lumos.strict.settings import settings_of
 from lumos.training.metrics import auc
 from lumos.typing import Doubles, Flags, Ints
 
 
-def attack_symbol_ratio(scene: Scene) -> Iterator[AuditRow]:
-    """By the symbols of one recorded run."""
+def attack_randomized_label(scene: Scene) -> Iterator[AuditRow]:
+    """By the randomized labels of one recorded run."""
     recorded = scene.recorded("classify")
-    labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).symbol_form
-    # Of the symbol itself: a label that sums use may have a larger ε.
+    labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).randomized_form
+    # Of the randomized label itself: a label that sums use may have a larger ε.
     epsilon = settings_of(recorded.config).epsilon
     bodies, senders = told(recorded.tape, "strict/symbol", recorded.graph.devices)
     here = np.flatnonzero(senders & (labels >= 0))
-    symbols = form.values(bodies[here])
+    randomized_labels = form.values(bodies[here])
     counts = np.bincount(labels[here], minlength=form.size)
     prior = counts / counts.sum()
-    guess = (prior[:, None] * form.table(epsilon))[:, symbols].argmax(axis=0)
+    guess = (prior[:, None] * form.table(epsilon))[:, randomized_labels].argmax(axis=0)
     yield AuditRow(
-        attack=SYMBOL_RATIO_ATTACK.name,
+        attack=RANDOMIZED_LABEL_ATTACK.name,
         adversary="one neighbour",
-        about="label of a training device, from its symbol",
+        about="label of a training device, from its randomized label",
         measure="accuracy",
         estimate=Proportion(int((guess == labels[here]).sum()), len(here)),
         chance=float(prior.max()),
         chance_is="the most frequent label",
         bound=most_right(epsilon, form.size, prior),
-        bound_is=f"a symbol has ε = {epsilon:g}",
+        bound_is=f"a randomized label has ε = {epsilon:g}",
         knows_mechanism=True,
     )
     yield AuditRow(
-        attack=SYMBOL_RATIO_ATTACK.name,
+        attack=RANDOMIZED_LABEL_ATTACK.name,
         adversary="one neighbour",
-        about="ε that the frequencies of its symbol certify, largest of all pairs of labels",
+        about="ε that the frequencies of its randomized label certify, largest of all pairs of labels",
         measure="ε",
-        estimate=certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[symbols]),
+        estimate=certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[randomized_labels]),
         bound=epsilon,
-        bound_is=f"a symbol has ε = {epsilon:g}",
+        bound_is=f"a randomized label has ε = {epsilon:g}",
         knows_mechanism=True,
     )
 
@@ -151,10 +152,10 @@ def raised_odds(epsilon: float, chance: float, classes: int, delta: float = 0.0)
     return min(1.0, odds * (1 + (classes - 1) * other * delta))
 
 
-SYMBOL_RATIO_ATTACK = Attack(
+RANDOMIZED_LABEL_ATTACK = Attack(
     name="symbol",
-    title="labels from symbols",
-    run=attack_symbol_ratio,
+    title="labels from randomized labels",
+    run=attack_randomized_label,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),
 )
@@ -215,10 +216,10 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
     """[devices, k] what each propagated label was made of, from messages and opened sums alone."""
     graph, tape = recorded.graph, recorded.tape
-    form, mechanism = schedule.symbol_form, schedule.propagated_label_mechanism
+    form, mechanism = schedule.randomized_form, schedule.propagated_label_mechanism
     propagated_labels = settings_of(recorded.config).propagated_labels
     sums = opened_sums(recorded)
-    after = [stage.name for stage, _ in schedule.sums[::-1]].index(SYMBOLS)
+    after = [stage.name for stage, _ in schedule.sums[::-1]].index(RANDOMIZED)
     first = len(sums) - 1 - after
     evidence = np.zeros((graph.devices, schedule.classes))
     found = []
@@ -250,12 +251,14 @@ PROPAGATED_LABEL_RATIO_ATTACK = Attack(
 )
 
 
-# Degrees and third-party edges, from the symbols and propagated labels that neighbours receive.
+# Degrees and third-party edges, from the randomized labels and propagated labels that neighbours
+# receive.
 #
 # The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run,
-# its symbol and all propagated labels; what u itself sent to v; and the public list of who trains.
-# **Degree**: is that of v at most 1, at most 5, below the median? **Edge**: is w a neighbour of v,
-# or a random device? *One neighbour* knows the symbol of w, *neighbours of both* all that w sent.
+# its randomized label and all propagated labels; what u itself sent to v; and the public list of
+# who trains. **Degree**: is that of v at most 1, at most 5, below the median? **Edge**: is w a
+# neighbour of v, or a random device? *One neighbour* knows the randomized label of w, *neighbours
+# of both* all that w sent.
 #
 # Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a likelihood
 # ratio over all combinations of messages, and a small network; the better one counts. They are
@@ -315,7 +318,7 @@ class HeardMessages(NamedTuple):
     attacker: list[Ints]
     """From u to v."""
     other: list[Ints]
-    """From w to a neighbour of w; the symbol first."""
+    """From w to a neighbour of w; the randomized label first."""
 
     @staticmethod
     def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "HeardMessages":
@@ -442,7 +445,7 @@ def evaluated(score: Doubles, truth: Flags, half: Flags) -> float:
 
 
 def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
-    """By the symbols and propagated labels of one recorded run."""
+    """By the randomized labels and propagated labels of one recorded run."""
     recorded = scene.recorded("classify")
     graph = recorded.graph
     pairs = NeighbourPairs.of(graph, MOST)
@@ -482,16 +485,17 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
 
 
 _ABOUT = {
-    "degree ≤ 1": "degree of v: at most 1, or more; from its symbol and propagated labels",
+    "degree ≤ 1": "degree of v: at most 1, or more; from its randomized label and propagated labels",
     "≤ 5": "degree of v: at most 5, or more; the same",
     "< median": "degree of v: below the median, or not; the same",
-    "edge, one neighbour": "edge v-w, from what v sent and the symbol of w",
+    "edge, one neighbour": "edge v-w, from what v sent and the randomized label of w",
     "edge, neighbours of both": "edge v-w, from all that v and w sent",
 }
 
 
 def sent_in(recorded: Recorded) -> list[Ints]:
-    """[devices] the symbol, and every propagated label, of each device; -1 where it sent none."""
+    """[devices] the randomized label, and every propagated label, of each device; -1 where it sent
+    none."""
     propagated_labels = range(settings_of(recorded.config).propagated_labels)
     return [
         said(recorded, "strict/symbol"),
@@ -501,7 +505,7 @@ def sent_in(recorded: Recorded) -> list[Ints]:
 
 NEIGHBOURHOOD_ATTACK = Attack(
     name="neighbourhood",
-    title="degrees and edges from symbols and propagated labels",
+    title="degrees and edges from randomized labels and propagated labels",
     run=attack_neighbourhood,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),

@@ -5,9 +5,10 @@ whoever saw all of them knows what the largest ε tells: the cell that the last 
 it. **Without a book** every run draws anew, and their ε add up. **A new device** that is predicted
 many times receives what its neighbours sent in the run, every time the same.
 
-The neighbour takes the symbols of all runs for independent draws and chooses the likeliest label:
-the best guess where they are independent, and where they are one chain it is the symbol of the
-largest ε. Runs are as short as the settings allow: how symbols are drawn does not depend on it.
+The neighbour takes the randomized labels of all runs for independent draws and chooses the
+likeliest label: the best guess where they are independent, and where they are one chain it is the
+randomized label of the largest ε. Runs are as short as the settings allow: how randomized labels
+are drawn does not depend on it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
 
 
 def short(scene: Scene, number: int, **changes: Any) -> Recorded:
-    """A short run in which all symbols are sent.
+    """A short run in which all randomized labels are sent.
 
     Every number is another run: a clip that is larger by a thousandth gives it randomness of its
     own, and nothing else. Who trains is the same, as in a federation that trains again.
@@ -85,7 +86,7 @@ def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
         cell = printed(runs[-1].run, LABEL, COLUMN, life=True)
     return _row(
         runs,
-        about=f"label, from the symbols of {len(levels)} runs with one book: {what}",
+        about=f"label, from the randomized labels of {len(levels)} runs with one book: {what}",
         cell=cell,
         claim=f"{LABEL}, {COLUMN}, as the last run prints it",
     )
@@ -96,7 +97,7 @@ def free_row(scene: Scene, epsilon: float) -> AuditRow:
     runs = [short(scene, number, book=None) for number in range(FREE_RUNS)]
     return _row(
         runs,
-        about=f"label, from the symbols of {FREE_RUNS} runs without a book",
+        about=f"label, from the randomized labels of {FREE_RUNS} runs without a book",
         cell=(FREE_RUNS * epsilon, 0.0),
         claim=f"runs without a book add up: {FREE_RUNS} · {epsilon:g}",
     )
@@ -125,11 +126,11 @@ def _row(
 
 
 def guesses(runs: Sequence[Recorded], devices: Ints, prior: np.ndarray) -> Ints:
-    """[devices] the likeliest label, if the symbols of all runs were independent draws."""
+    """[devices] the likeliest label, if the randomized labels of all runs were independent draws."""
     with np.errstate(divide="ignore"):
         score = np.tile(np.log(prior), (len(devices), 1))
     for recorded in runs:
-        form = public_schedule(recorded).symbol_form
+        form = public_schedule(recorded).randomized_form
         table = form.table(settings_of(recorded.config).epsilon)
         bodies, _ = told(recorded.tape, "strict/symbol", recorded.graph.devices)
         score += np.log(table[:, form.values(bodies[devices])]).T

@@ -1,8 +1,8 @@
 """What other data would have added to the sums of a recorded strict run of `classify`.
 
-The trainer runs again, and is given the sums, symbols and propagated labels of the recording in
-place of its own. Given these, a device's vectors depend on its own data only: so one replay can
-change all devices at once, and each of them is a case of its own.
+The trainer runs again, and is given the sums, randomized labels and propagated labels of the
+recording in place of its own. Given these, a device's vectors depend on its own data only: so one
+replay can change all devices at once, and each of them is a case of its own.
 
 Whoever replays is *informed*: it knows the data of all other devices and how their labels were
 drawn. No neighbour and no coordinator knows that much, so what it finds is more than what they can.
@@ -46,8 +46,8 @@ class Seen(NamedTuple):
 
     totals: Sequence[Doubles]
     """In the order of the sums."""
-    symbols: Ints
-    """[devices] -1 where a device told nobody a symbol."""
+    randomized_labels: Ints
+    """[devices] -1 where a device told nobody a randomized label."""
     propagated_labels: Sequence[Bytes]
     """For each propagated label [devices, bytes]."""
 
@@ -55,12 +55,14 @@ class Seen(NamedTuple):
 def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     """What passed on the last transport of a tape."""
     bodies, senders = told(tape, "strict/symbol", devices)
-    symbols = np.full(devices, -1)
-    symbols[senders] = schedule.symbol_form.values(bodies[senders])
+    randomized_labels = np.full(devices, -1)
+    randomized_labels[senders] = schedule.randomized_form.values(bodies[senders])
     numbers = range(schedule.strict.propagated_labels)
     propagated_labels = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
     return Seen(
-        opened_on(tape, FixedPoint.of(schedule.config.updates, devices)), symbols, propagated_labels
+        opened_on(tape, FixedPoint.of(schedule.config.updates, devices)),
+        randomized_labels,
+        propagated_labels,
     )
 
 
@@ -139,7 +141,7 @@ class ReplayedClassifier(StrictClassifier):
     ) -> None:
         super().__init__(shard, endpoint, private, schedule)
         self.labels = self.labels if labels is None else labels
-        self._symbols = seen.symbols
+        self._randomized_labels = seen.randomized_labels
         self._seen = seen
         self.given = self.sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
         self.parts: list[Summands] = []

@@ -1,4 +1,4 @@
-"""Labels from the whole of a run: all its sums, with the symbol and without it.
+"""Labels from the whole of a run: all its sums, with the randomized label and without it.
 
 **Everything but one label.** The informed attacker knows the features, edges and draws of all other
 devices, and the device's own features and edges. It takes off what all others added to each sum,
@@ -13,7 +13,7 @@ a label is not read again once it is drawn: with other labels and the same draws
 same to every sum.
 
 Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
-with `label_epsilon=inf` the sums' (ε, δ) and the symbol's ε add up.
+with `label_epsilon=inf` the sums' (ε, δ) and the randomized label's ε add up.
 """
 
 import math
@@ -120,19 +120,19 @@ class InformedGuesses(NamedTuple):
             run, likelihood - likelihood.max(axis=1, keepdims=True), counts / counts.sum()
         )
 
-    def posterior(self, *, symbol: bool, prior: Doubles | None = None) -> Doubles:
+    def posterior(self, *, randomized_label: bool, prior: Doubles | None = None) -> Doubles:
         """[devices, k] logarithm of the probability of each label, less that of the likeliest.
 
         Args:
-            symbol: whether the attacker also received the device's symbol.
+            randomized label: whether the attacker also received the device's randomized label.
             prior: [k] that of labels; all are equally likely by default.
         """
         schedule = self.run.schedule
         seen = np.exp(self.likelihood)
-        if symbol:
-            symbols = self.run.seen.symbols
-            senders = np.flatnonzero(symbols >= 0)
-            seen[senders] *= _symbol_table(schedule)[:, symbols[senders]].T
+        if randomized_label:
+            randomized_labels = self.run.seen.randomized_labels
+            senders = np.flatnonzero(randomized_labels >= 0)
+            seen[senders] *= _randomized_label_table(schedule)[:, randomized_labels[senders]].T
         table = schedule.label_form.table(schedule.strict.sums_epsilon)  # [label, value]
         with np.errstate(divide="ignore"):
             posterior: Doubles = np.log(seen @ table.T)
@@ -140,16 +140,19 @@ class InformedGuesses(NamedTuple):
         posterior -= posterior.max(axis=1, keepdims=True)
         return posterior
 
-    def right(self, role: Role, *, symbol: bool, prior: Doubles | None = None) -> np.ndarray:
+    def right(
+        self, role: Role, *, randomized_label: bool, prior: Doubles | None = None
+    ) -> np.ndarray:
         """[devices of the role] whether the guess is right."""
-        guess = self.posterior(symbol=symbol, prior=prior).argmax(axis=1)
+        guess = self.posterior(randomized_label=randomized_label, prior=prior).argmax(axis=1)
         right: np.ndarray = (guess == self.run.graph.labels)[self.run.roles == role]
         return right
 
 
-def _symbol_table(schedule: ClassifySchedule) -> Doubles:
-    """[values of the sums, symbols] probability of a symbol, given the value that sums use."""
-    form, strict = schedule.symbol_form, schedule.strict
+def _randomized_label_table(schedule: ClassifySchedule) -> Doubles:
+    """[values of the sums, randomized labels] probability of a randomized label, given the value
+    that sums use."""
+    form, strict = schedule.randomized_form, schedule.strict
     if math.isinf(strict.sums_epsilon):
         return form.table(strict.epsilon)  # the value is the label
     kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
@@ -160,22 +163,23 @@ def _symbol_table(schedule: ClassifySchedule) -> Doubles:
 
 
 def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
-    """By role; of training devices with the symbol and without it."""
+    """By role; of training devices with the randomized label and without it."""
     run = guesses.run
     values = run.labels.values
     other = np.where(values < 0, -1, (values + 1) % run.labels.form.alphabet)
     another = replay(run, labels=run.labels._replace(values=other))
-    for role, symbol, what in (
-        (Role.TRAIN, True, "all sums and its symbol"),
-        (Role.TRAIN, False, "all sums, without its symbol"),
+    for role, randomized_label, what in (
+        (Role.TRAIN, True, "all sums and its randomized label"),
+        (Role.TRAIN, False, "all sums, without its randomized label"),
         (Role.VALIDATION, False, "all sums"),
     ):
         here = np.flatnonzero(run.roles == role)
         labels = np.asarray(run.graph.labels)[here]
         counts = np.bincount(labels, minlength=run.schedule.classes)
-        right = guesses.right(role, symbol=symbol, prior=guesses.prior)
-        # Draws of symbols are independent; without them the noise decides, which all share.
-        cases = len(here) if symbol else independent_cases(run, another, here)
+        right = guesses.right(role, randomized_label=randomized_label, prior=guesses.prior)
+        # Draws of randomized labels are independent; without them the noise decides, which all
+        # share.
+        cases = len(here) if randomized_label else independent_cases(run, another, here)
         yield _row(
             recorded,
             role,

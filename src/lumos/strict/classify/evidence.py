@@ -1,7 +1,7 @@
 """Evidence from neighbours' messages about a class: weighed, chosen and calibrated.
 
-**Counts.** How often a device received each symbol, and how often each propagated label; a message
-that names several values counts as a share of each. They stay on the device.
+**Counts.** How often a device received each randomized label, and how often each propagated label;
+a message that names several values counts as a share of each. They stay on the device.
 
 **Matrix.** P(value | class) is learnt by one sum for each kind of message: a device adds
 counts/(received + 3) in the row of its own randomized label. So homophily is not assumed, and a
@@ -23,10 +23,10 @@ best (Guo et al. 2017 choose temperatures by the same loss).
 Evidence weights: a few weights that combine the own logits with the evidence of neighbours'
 messages.
 
-Final logits are own logits times a, plus the evidence of symbols and of each propagated label times
-a weight of its own, plus a bias for each class. Messages of one device are not independent, and an
-propagated label repeats some of what symbols say already: the weights learn by how much. So few of
-them hardly suffer from noise in the sums.
+Final logits are own logits times a, plus the evidence of randomized labels and of each propagated
+label times a weight of its own, plus a bias for each class. Messages of one device are not
+independent, and an propagated label repeats some of what randomized labels say already: the weights
+learn by how much. So few of them hardly suffer from noise in the sums.
 
 The model selection of validation devices: own features, or with neighbours; and what it tells of
 accuracy.
@@ -202,7 +202,7 @@ def loss_vectors(
 
 
 EVIDENCE_WEIGHTS_START = (1.0, 1.0, 0.7, 0.5, 0.4)
-"""Initial weights: own, symbols, first propagated label, second, third."""
+"""Initial weights: own, randomized labels, first propagated label, second, third."""
 EVIDENCE_WEIGHTS_RATE = 0.06
 
 
@@ -211,7 +211,7 @@ class EvidenceWeights:
 
     Args:
         own: [hosted, k] logits of the own encoder.
-        evidence: of symbols and of each propagated label, [hosted, k] each.
+        evidence: of randomized labels and of each propagated label, [hosted, k] each.
     """
 
     def __init__(self, own: Doubles, evidence: list[Doubles]) -> None:

@@ -7,8 +7,8 @@ With a book there are two columns for each role: what is seen in this run, and i
 book, in which roles may have been others.
 
 **Label.** Everything is a function of the randomized label: pure ε, any two labels. With
-`label_epsilon=inf` sums see the label itself: ε of the symbol, and the sums' (ε, δ). **Features.**
-They are in sums only. For the same randomized label, other features move a vector by
+`label_epsilon=inf` sums see the label itself: ε of the randomized label, and the sums' (ε, δ).
+**Features.** They are in sums only. For the same randomized label, other features move a vector by
 `Reach.features`. A device without a label adds nothing to any sum. **Whole record.** First other
 features, (ε, δ), then another label, pure: ε adds up, δ does not. **Membership.** Zeros in place of
 a device's vectors, its messages unchanged. For a device that is not there at all there is no
@@ -186,7 +186,8 @@ def reading(schedule: ClassifySchedule) -> str:
     ]
     if math.isinf(strict.sums_epsilon):
         sentences.append(
-            "Sums used true labels: only the noise of the sums protects them, and the symbol's ε "
+            "Sums used true labels: only the noise of the sums protects them, and the randomized "
+            "label's ε "
             "is not the whole guarantee."
         )
     sentences.append(_over_runs(strict))

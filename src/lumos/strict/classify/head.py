@@ -1,9 +1,9 @@
-"""The table of all leaves that a tree can have where leaves carry symbols.
+"""The table of all leaves that a tree can have where leaves carry randomized labels.
 
 With two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
-symbols, so there are k² different branches; the weights are public, and a device already has its
-neighbours' symbols. It computes every leaf that stands for it locally, whoever carries the edge:
-POOL needs no message, and nobody needs to know who carries an edge.
+randomized labels, so there are k² different branches; the weights are public, and a device already
+has its neighbours' randomized labels. It computes every leaf that stands for it locally, whoever
+carries the edge: POOL needs no message, and nobody needs to know who carries an edge.
 
 Training sums the gradient of the *table*; every device then propagates it back through the tree
 network, which is post-processing.
@@ -27,27 +27,27 @@ from lumos.typing import Doubles, Ints
 
 
 class LeafTable:
-    """The tree network on pairs of symbols; its parameters as one vector.
+    """The tree network on pairs of randomized labels; its parameters as one vector.
 
     Args:
         settings: backbone and widths; two layers.
-        symbols: k, number of a device's own symbols.
-        alphabet: number of symbols that a neighbour may release; usually the same.
+        randomized labels: k, number of a device's own randomized labels.
+        alphabet: number of randomized labels that a neighbour may release; usually the same.
         generator: public randomness for the start.
     """
 
     def __init__(
         self,
         settings: ModelSettings,
-        symbols: int,
+        randomized_labels: int,
         alphabet: int,
         generator: np.random.Generator,
     ) -> None:
-        self.shape = (symbols, alphabet, settings.output)
-        self._network = TreeNetwork(settings, max(symbols, alphabet))
+        self.shape = (randomized_labels, alphabet, settings.output)
+        self._network = TreeNetwork(settings, max(randomized_labels, alphabet))
         self._network.initialise(generator)
-        pair = torch.arange(symbols * alphabet)
-        eye = torch.eye(max(symbols, alphabet))
+        pair = torch.arange(randomized_labels * alphabet)
+        eye = torch.eye(max(randomized_labels, alphabet))
         self._trees = Trees(
             owner=pair, workload=torch.ones(len(pair), dtype=torch.int64), virtual_nodes=True
         )
@@ -74,7 +74,8 @@ class LeafTable:
         torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
 
     def table(self) -> Doubles:
-        """[k, alphabet, width] the leaf of a device, for its own symbol and its neighbour's."""
+        """[k, alphabet, width] the leaf of a device, for its own randomized label and its
+        neighbour's."""
         with torch.no_grad():
             leaves = self._leaves().numpy().astype(np.float64)
         return leaves.reshape(self.shape)
@@ -95,7 +96,8 @@ class LeafTable:
         return leaves
 
 
-# The residual head: a tree network on symbols and propagated labels, added to the logits so far.
+# The residual head: a tree network on randomized labels and propagated labels, added to the logits
+# so far.
 #
 # **Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
 # may name. A device's tree has a branch for every message that it received. On its own side of the

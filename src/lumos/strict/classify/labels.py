@@ -35,7 +35,7 @@ class NoisyLabels(NamedTuple):
     """How values are written."""
     values: Ints
     """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
-    symbols: Ints
+    randomized_labels: Ints
     """[hosted] the value that a training device releases; `NO_LABEL` where there is none."""
     paid: Doubles
     """[hosted] ε that the draws cost in this run."""
@@ -89,7 +89,7 @@ def draw_labels(
         labels: [hosted].
         participants: [hosted] whether the device trains or validates.
     """
-    form, strict = schedule.symbol_form, schedule.strict
+    form, strict = schedule.randomized_form, schedule.strict
     rows = np.flatnonzero(participants)
     exact = math.isinf(strict.sums_epsilon)
     levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
@@ -107,9 +107,9 @@ def draw_labels(
             rows=rows,
             classes=schedule.class_names,
         )
-    symbols, values = np.full((2, len(shard)), NO_LABEL, np.int64)
-    symbols[rows] = drawn[0]
+    randomized_labels, values = np.full((2, len(shard)), NO_LABEL, np.int64)
+    randomized_labels[rows] = drawn[0]
     values[rows] = labels[rows] if exact else drawn[-1]
     of_sums = schedule.label_form
     likelihood = of_sums.table(strict.sums_epsilon) * of_sums.places
-    return NoisyLabels(of_sums, values, symbols, paid, likelihood)
+    return NoisyLabels(of_sums, values, randomized_labels, paid, likelihood)

@@ -1,15 +1,15 @@
 """The stages of `classify`, and everything public about a run of it.
 
-    sizes        training devices     histograms of each feature over powers of two centres
-    training devices     means of each feature counts       training devices     how often each
-    feature occurs encoder      training devices     gradients of the own encoder scale
-    validation devices   losses of the own encoder at several scales symbols      both
-    which symbols devices of a class receive propagated labels     validation devices   the same for
-    each propagated label evidence weights        validation devices   gradients of a few weights
-    that combine all of it trees        validation devices   gradients of a tree network
-    (`tree_network`) model selection         validation devices   which candidate is right how often
-    (after the last epoch) temperature  validation devices   how sure the chosen candidate is at
-    several temperatures
+    sizes        training devices     histograms of each feature over powers of two centres training
+    devices     means of each feature counts       training devices     how often each feature
+    occurs encoder      training devices     gradients of the own encoder scale validation devices
+    losses of the own encoder at several scales randomized labels      both which randomized labels
+    devices of a class receive propagated labels     validation devices   the same for each
+    propagated label evidence weights        validation devices   gradients of a few weights that
+    combine all of it trees        validation devices   gradients of a tree network (`tree_network`)
+    model selection         validation devices   which candidate is right how often (after the last
+    epoch) temperature  validation devices   how sure the chosen candidate is at several
+    temperatures
 
 What training devices know of each other comes back to them in propagated labels, so everything that
 follows propagated labels is learnt by validation devices, whose label is never released
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lumos.strict.classify.trainer import StrictClassifier
     from lumos.strict.features import OuterVectors
 
-COUNTS, ENCODER, SCALE, SYMBOLS = "counts", "encoder", "scale", "symbols"
+COUNTS, ENCODER, SCALE, RANDOMIZED = "counts", "encoder", "scale", "randomized_labels"
 PROPAGATED, EVIDENCE_WEIGHTS, TREES = "propagated_labels", "evidence_weights", "trees"
 SELECTION, TEMPERATURE = "selection", "temperature"
 
@@ -196,11 +196,11 @@ class Scale(ClassifyStage):
         state.scale = SCALES[int(np.argmin(total))]
 
 
-class Symbols(ClassifyStage):
-    """The matrix of symbols: which of them devices of a class receive."""
+class RandomizedLabels(ClassifyStage):
+    """The matrix of randomized labels: which of them devices of a class receive."""
 
-    name = SYMBOLS
-    learns = "which symbols devices of a class receive"
+    name = RANDOMIZED
+    learns = "which randomized labels devices of a class receive"
     roles = TRAINS | VALIDATES
     share = 0.018
     question = EDGE
@@ -215,10 +215,10 @@ class Symbols(ClassifyStage):
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
         schedule = self.schedule
-        return schedule.label_form.alphabet * schedule.symbol_form.alphabet
+        return schedule.label_form.alphabet * schedule.randomized_form.alphabet
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
-        """Have training devices send their symbol."""
+        """Have training devices send their randomized label."""
         yield from state.release()
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
@@ -237,7 +237,7 @@ class Symbols(ClassifyStage):
         state.matrices = [*state.matrices, total]
 
 
-class PropagatedLabels(Symbols):
+class PropagatedLabels(RandomizedLabels):
     """The matrix of each propagated label; each of them has the whole share."""
 
     name = PROPAGATED
@@ -262,7 +262,7 @@ class EvidenceWeightsStage(ClassifyStage):
     """Gradients of the weights that combine own features and messages."""
 
     name = EVIDENCE_WEIGHTS
-    learns = "how much own features, symbols and propagated labels count, from validation devices"
+    learns = "how much own features, randomized labels and propagated labels count, from validation devices"
     loss = (
         "Validation devices' loss with what neighbours sent. A control's messages say nothing: it "
         "can only learn to ignore them."
@@ -316,7 +316,7 @@ class Trees(EvidenceWeightsStage):
 
     name = TREES
     title = "tree network"
-    learns = "a tree network on symbols and propagated labels, from validation devices"
+    learns = "a tree network on randomized labels and propagated labels, from validation devices"
     loss = "Validation devices' loss with the tree network."
 
     @property
@@ -415,7 +415,7 @@ CLASSIFY_STAGES: list[type[Stage]] = [
     Counts,
     EncoderStage,
     Scale,
-    Symbols,
+    RandomizedLabels,
     PropagatedLabels,
     EvidenceWeightsStage,
     Trees,
@@ -449,7 +449,7 @@ class ClassifySchedule(Schedule):
         return CANDIDATES if self.strict.tree_network else CANDIDATES[:2]
 
     @cached_property
-    def symbol_form(self) -> LabelForm:
+    def randomized_form(self) -> LabelForm:
         """How a label is written where it is randomized: the same at all levels of noise."""
         return LabelForm.of(
             make_mechanism(self.classes, self.strict.epsilon, self.strict.mechanism)
@@ -457,10 +457,10 @@ class ClassifySchedule(Schedule):
 
     @property
     def label_form(self) -> LabelForm:
-        """How sums write a label: as symbols do; a true label is written as it is."""
+        """How sums write a label: as randomized labels do; a true label is written as it is."""
         if math.isinf(self.strict.sums_epsilon):
             return LabelForm(self.classes, 1, self.classes)
-        return self.symbol_form
+        return self.randomized_form
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
@@ -490,10 +490,10 @@ class ClassifySchedule(Schedule):
         return (self.strict.encoder_epochs + 1) / 2
 
     def residual_head(self, public: "PublicRandomness") -> "ResidualHead":
-        """Return the tree network on symbols and propagated labels, as it starts."""
+        """Return the tree network on randomized labels and propagated labels, as it starts."""
         from lumos.strict.classify.head import ResidualHead
 
-        values = self.symbol_form.alphabet
+        values = self.randomized_form.alphabet
         values += self.strict.propagated_labels * self.propagated_label_mechanism.alphabet
         generator = public.generator("weights")
         return ResidualHead(self.config.model, self.classes, values, generator)
@@ -502,7 +502,7 @@ class ClassifySchedule(Schedule):
         """Return what is seen of a device of some role in one run."""
         strict = self.strict
         label = strict.sums_epsilon
-        if math.isinf(label):  # only the symbol is a release
+        if math.isinf(label):  # only the randomized label is a release
             label = strict.epsilon if role == Role.TRAIN else 0.0
         return Disclosed(
             label=label if role in (Role.TRAIN, Role.VALIDATION) else 0.0,

@@ -1,10 +1,12 @@
-"""The strict trainer of `classify`: labels randomized once, symbols, propagated labels, and sums.
+"""The strict trainer of `classify`: labels randomized once, randomized labels, propagated labels,
+and sums.
 
 1. Devices that train or validate draw their label (`labels`). It is not read again.
 2. Sums train an own encoder on features alone (`encoder`).
 3. Training devices release their randomized label. All others release nothing of their own.
-4. One sum learns what symbols mean (`evidence`). Every device then tells its neighbours an
-   propagated label made of what it received (`messages`), one sum learns what it means, and so on.
+4. One sum learns what randomized labels mean (`evidence`). Every device then tells its neighbours
+   an propagated label made of what it received (`messages`), one sum learns what it means, and so
+   on.
 5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
    and a tree network if asked to (`head`).
 6. They model selection whether neighbours count at all, and choose the temperature of what was
@@ -39,7 +41,7 @@ from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
     PROPAGATED,
-    SYMBOLS,
+    RANDOMIZED,
     TREES,
     ClassifySchedule,
 )
@@ -47,9 +49,9 @@ from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
 from lumos.strict.messages import (
     PROPAGATED_LABEL,
-    SYMBOL,
+    RANDOMIZED_LABEL,
     drawn_propagated_labels,
-    drawn_symbols,
+    drawn_randomized_labels,
     drawn_values,
     propagated_labels,
     send_over,
@@ -73,7 +75,7 @@ class ClassifyResult(NamedTuple):
     own: Floats
     """[hosted, k] of the own encoder."""
     released: Ints
-    """[hosted] the symbol of each training device, -1 elsewhere."""
+    """[hosted] the randomized label of each training device, -1 elsewhere."""
     propagated_labels: Bytes
     """[hosted, propagated labels, bytes]"""
     roles: Ints
@@ -120,11 +122,11 @@ class StrictClassifier(StrictTrainer):
         self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
         self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
-        self._symbols = np.where(train, self.labels.symbols, -1)
+        self._randomized_labels = np.where(train, self.labels.randomized_labels, -1)
         self._sent: list[Bytes] = []
         """For each propagated label [hosted, bytes]."""
         self.counts: list[MessageCounts] = []
-        """Of symbols, then of each propagated label."""
+        """Of randomized labels, then of each propagated label."""
         self.matrices: list[Doubles] = []
         """The same: their noisy sums."""
         self._known_evidence: list[Doubles] = []
@@ -161,27 +163,28 @@ class StrictClassifier(StrictTrainer):
         return self._head
 
     def release(self) -> Program[None]:
-        """Training devices tell all neighbours their symbol, the same one."""
+        """Training devices tell all neighbours their randomized label, the same one."""
         if self.control:
-            drawn = drawn_symbols(self.shard, self.schedule.symbol_form.alphabet)
-            self._symbols = np.where(self._symbols >= 0, drawn, -1)
+            drawn = drawn_randomized_labels(self.shard, self.schedule.randomized_form.alphabet)
+            self._randomized_labels = np.where(self._randomized_labels >= 0, drawn, -1)
         # Its ε is what receivers see, also where an earlier run has paid for it.
-        yield from self._exchange_symbols(None)
+        yield from self._exchange_randomized_labels(None)
 
-    def _exchange_symbols(self, slots: Ints | None) -> Program[None]:
-        """Send symbols over those of the slots whose owner has one; count what is received.
+    def _exchange_randomized_labels(self, slots: Ints | None) -> Program[None]:
+        """Send randomized labels over those of the slots whose owner has one; count what is
+        received.
 
         Args:
             slots: None for all.
         """
-        shard, form = self.shard, self.schedule.symbol_form
+        shard, form = self.shard, self.schedule.randomized_form
         owner = shard.owner if slots is None else shard.owner[slots]
-        sending = (self._symbols >= 0)[owner]
+        sending = (self._randomized_labels >= 0)[owner]
         slots = np.flatnonzero(sending) if slots is None else slots[sending]
-        bodies = form.messages(self._symbols)[owner[sending]]
+        bodies = form.messages(self._randomized_labels)[owner[sending]]
         epsilon = self.schedule.strict.epsilon
         read = partial(one_hot, limit=form.alphabet)
-        received = yield from send_over(SYMBOL, shard, slots, bodies, epsilon, read)
+        received = yield from send_over(RANDOMIZED_LABEL, shard, slots, bodies, epsilon, read)
         body = received.body
         if self.control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
@@ -269,7 +272,7 @@ class StrictClassifier(StrictTrainer):
         return ClassifyResult(
             (self.candidates[self.choice] / self.temperature).astype(np.float32),
             self.candidates[0].astype(np.float32),
-            self._symbols,
+            self._randomized_labels,
             np.stack(self._sent, axis=1) if self._sent else empty,
             self._roles,
             self.labels.paid,
@@ -355,7 +358,7 @@ class StrictClassifier(StrictTrainer):
         kinds = range(1 + self.schedule.strict.propagated_labels)
         matrices = [state[f"matrix/{kind}"] for kind in kinds]
         for kind, matrix in enumerate(matrices):
-            stage = self.schedule[PROPAGATED if kind else SYMBOLS]
+            stage = self.schedule[PROPAGATED if kind else RANDOMIZED]
             if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
                 raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
         self.scale = float(state["scale"])
@@ -389,7 +392,7 @@ class StrictClassifier(StrictTrainer):
         for stage, adam in self.optimisers.items():
             adam.weights = arrays[stage]
         self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
-        self._symbols = self._of_earlier(kept["released"], -1)
+        self._randomized_labels = self._of_earlier(kept["released"], -1)
         sent = kept["propagated_labels"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
         self._old = len(kept["released"])
@@ -423,7 +426,7 @@ class StrictClassifier(StrictTrainer):
             or sent.dtype != np.uint8
             or sent.shape != (len(released), strict.propagated_labels, mechanism.width)
             or len(released) > self.shard.total
-            or not (released < self.schedule.symbol_form.alphabet).all()
+            or not (released < self.schedule.randomized_form.alphabet).all()
         ):
             raise InputError("devices.npz: what devices sent is not of this run; train again")
 
@@ -443,7 +446,7 @@ class StrictClassifier(StrictTrainer):
         to_new = shard.neighbours >= self._old
         from_old = shard.devices[shard.owner] < self._old
         slots = np.flatnonzero(to_new & from_old)
-        yield from self._exchange_symbols(slots)
+        yield from self._exchange_randomized_labels(slots)
         for number in range(1, 1 + len(self._sent)):
             yield from self._exchange_propagated_labels(number, slots)
         logits = self._candidates()[self.choice] / self.temperature
