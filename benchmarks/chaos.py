@@ -1,8 +1,8 @@
 """A federation of real processes under kills, lost packets and a partition: the same weights?
 
-20 kills, scripted and seeded, with at most two parties down at once, the coordinator and the broker
-among them; 10 % of packets lost, doubled and late; a partition of 10 s. Both sides in one run: the
-weights of the simulation, and bytes on the wire against those of the ledger.
+20 kills, scripted and seeded, with at most two participants down at once, the coordinator and the
+broker among them; 10 % of packets lost, doubled and late; a partition of 10 s. Both sides in one
+run: the weights of the simulation, and bytes on the wire against those of the ledger.
 
     python benchmarks/chaos.py [--graph demo:60] [--kills 20] [--epochs N] [--calm]
 """
@@ -44,22 +44,22 @@ class Script:
         """When each of those that are down comes back."""
         self.done = 0
 
-    def play(self, parties: Processes) -> None:
+    def play(self, participants: Processes) -> None:
         """Start who has been down long enough; kill who is next, if not too many are down."""
         now = time.monotonic()
         for victim, back in list(self.down.items()):
             if now >= back:
                 del self.down[victim]
                 if victim == BROKER:
-                    parties.broker.restart()
+                    participants.broker.restart()
                 else:
-                    parties.start(victim)
-        while self.kills and len(self.down) < 2 and parties.phase() >= self.kills[0][0]:
+                    participants.start(victim)
+        while self.kills and len(self.down) < 2 and participants.phase() >= self.kills[0][0]:
             _, victim = self.kills.pop(0)
             if victim == BROKER:
-                parties.broker.kill()
-            elif victim in parties.children:
-                parties.kill(victim)
+                participants.broker.kill()
+            elif victim in participants.children:
+                participants.kill(victim)
             else:
                 continue
             self.down[victim] = now + DOWN_SECONDS
@@ -86,37 +86,37 @@ def main() -> None:
         layout = laid_out(asked.graph, Path(folder) / "federation")
         apart = partitioned(layout.devices, time.monotonic() + 30.0)
 
-        def faults(party: int, starts: int) -> LinkFaults | None:
+        def faults(participant: int, starts: int) -> LinkFaults | None:
             if asked.calm:
                 return None
-            seed = (SEED, party + 1, starts)
+            seed = (SEED, participant + 1, starts)
             return LinkFaults(seed, loss=0.1, double=0.1, reorder=0.1, partitions=apart)
 
         phases = len(simulated.history) + 3
         script = None if asked.calm else Script(asked.kills, phases, layout.devices)
-        with Processes(layout, settings, faults=faults, beat=1.0) as parties:
+        with Processes(layout, settings, faults=faults, beat=1.0) as participants:
             began = time.monotonic()
-            parties.start_all()
+            participants.start_all()
 
             def over() -> bool:
                 if script is not None:
-                    script.play(parties)
-                return not parties.children and (script is None or not script.down)
+                    script.play(participants)
+                return not participants.children and (script is None or not script.down)
 
-            parties.until(over, LONGEST)
-            report(parties, expected, script, time.monotonic() - began)
+            participants.until(over, LONGEST)
+            report(participants, expected, script, time.monotonic() - began)
 
 
-def report(parties: Processes, expected: str, script: Script | None, seconds: float) -> None:
-    whole, devices = parties.result(COORDINATOR), parties.layout.devices
-    results = [parties.result(device) for device in range(devices)]
+def report(participants: Processes, expected: str, script: Script | None, seconds: float) -> None:
+    whole, devices = participants.result(COORDINATOR), participants.layout.devices
+    results = [participants.result(device) for device in range(devices)]
     wire, ledger = (
         fmean(result[book]["bytes_sent"] + result[book]["bytes_received"] for result in results)
         for book in ("wire", "ledger")
     )
     kills = 0 if script is None else script.done
     print(f"devices {devices}, kills {kills}, left out {len(whole['left_out'])}")
-    equal = parties.weights() == {expected}
+    equal = participants.weights() == {expected}
     print(f"weights {'equal to' if equal else 'DIFFERENT from'} those of the simulation")
     print(f"{whole['sums']} sums in {seconds:.1f} s, {seconds / whole['sums']:.3f} s per sum")
     print(

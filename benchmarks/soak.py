@@ -1,14 +1,14 @@
 """A long run of real devices with churn: do memory or files grow?
 
 Twelve devices train for as long as asked; half of them are killed, one after the other, and started
-again. What the other half, the coordinator and the folders of all parties take is measured every
-few seconds; the means of every tenth of the time are printed, and at the end a verdict: the last
-tenth against the second, by which everything is loaded and the allocator has settled.
+again. What the other half, the coordinator and the folders of all participants take is measured
+every few seconds; the means of every tenth of the time are printed, and at the end a verdict: the
+last tenth against the second, by which everything is loaded and the allocator has settled.
 
-Private memory alone would mislead: parties are forked, and pages that they share with their parent
-become private one by one when they are written to, without anything being added. What a party
-holds is its resident memory, shared or not: what that has grown by is compared with the private
-memory.
+Private memory alone would mislead: participants are forked, and pages that they share with their
+parent become private one by one when they are written to, without anything being added. What a
+participant holds is its resident memory, shared or not: what that has grown by is compared with the
+private memory.
 
     python benchmarks/soak.py [--minutes 60] [--graph demo:12]
 
@@ -42,7 +42,7 @@ GROWTH = 0.02
 
 
 class Sample(NamedTuple):
-    """What the parties take: at one moment, or in the mean of a tenth of the time."""
+    """What the participants take: at one moment, or in the mean of a tenth of the time."""
 
     device: float
     """Mean private megabytes of a device that was never killed."""
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
     files: float
     """Temporary ones, between a write and a rename, not counted."""
     kilobytes: float
-    """Of all files of all parties, without `losses`."""
+    """Of all files of all participants, without `losses`."""
     losses: float
     """Kilobytes of the losses of all epochs."""
     phase: float
@@ -64,11 +64,14 @@ HEADS = (
 )  # fmt: skip
 
 
-def sample(parties: Processes, calm: range) -> Sample:
+def sample(participants: Processes, calm: range) -> Sample:
     """Measure now."""
-    sizes = dict(_sizes(parties.layout.path))
+    sizes = dict(_sizes(participants.layout.path))
     losses = sum(size for path, size in sizes.items() if path.name == LOSSES)
-    devices, coordinator = [parties.children[one] for one in calm], parties.children[COORDINATOR]
+    devices, coordinator = (
+        [participants.children[one] for one in calm],
+        participants.children[COORDINATOR],
+    )
     return Sample(
         fmean(private_megabytes(device) or 0.0 for device in devices),
         fmean(map(resident_megabytes, devices)),
@@ -77,7 +80,7 @@ def sample(parties: Processes, calm: range) -> Sample:
         len(sizes),
         (sum(sizes.values()) - losses) / 1000,
         losses / 1000,
-        parties.phase(),
+        participants.phase(),
     )
 
 
@@ -118,23 +121,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         layout = laid_out(asked.graph, Path(folder) / "federation")
         calm = range(layout.devices // 2)
-        with Processes(layout, {"epochs": 1_000_000}) as parties:
-            parties.start_all()
+        with Processes(layout, {"epochs": 1_000_000}) as participants:
+            participants.start_all()
             began, kills = time.monotonic(), 0
             for tenth in range(1, TENTHS + 1):
                 samples: list[Sample] = []
                 while time.monotonic() < began + 60 * asked.minutes * tenth / TENTHS:
                     time.sleep(KILL_SECONDS - DOWN_SECONDS)
-                    samples.append(sample(parties, calm))
+                    samples.append(sample(participants, calm))
                     victim = int(draws.integers(calm.stop, layout.devices))
-                    parties.kill(victim)
+                    participants.kill(victim)
                     time.sleep(DOWN_SECONDS)
-                    parties.start(victim)
+                    participants.start(victim)
                     kills += 1
-                tenths.append(mean(samples or [sample(parties, calm)]))
+                tenths.append(mean(samples or [sample(participants, calm)]))
                 print(line(str(tenth), tenths[-1]), flush=True)
-            lines = len(parties.lines().splitlines())
-    print(f"{asked.minutes:g} minutes, {kills} kills, {lines} lines in the log of all parties")
+            lines = len(participants.lines().splitlines())
+    print(f"{asked.minutes:g} minutes, {kills} kills, {lines} lines in the log of all participants")
     return verdict(tenths[1], tenths[-1])
 
 

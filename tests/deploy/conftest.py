@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.deploy.parties import OVER, SERVER
+from tests.deploy.participants import OVER, SERVER
 
 from lumos.deploy.broker import Broker, write_broker_config
 from lumos.deploy.pki import FederationAuthority, make_federation

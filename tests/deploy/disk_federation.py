@@ -1,4 +1,4 @@
-"""A federation in virtual time whose parties keep what they need on a real disk."""
+"""A federation in virtual time whose participants keep what they need on a real disk."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ def parts_of_devices(graph: str, folder: Path) -> PartsFolder:
 
 @dataclass
 class DiskFederation(Federation):
-    """Every start of a party reads its folder.
+    """Every start of a participant reads its folder.
 
     Args:
         path: where the folders are.
@@ -35,15 +35,15 @@ class DiskFederation(Federation):
     path: Path = field(kw_only=True)
     store: type[DeviceFolder] = field(kw_only=True, default=DeviceFolder)
 
-    def start(self, party: int) -> None:
+    def start(self, participant: int) -> None:
         stores: Any = self.stores
-        if party == COORDINATOR:
+        if participant == COORDINATOR:
             coordinator: Any = CoordinatorFolder(self.path / "coordinator")
             self.coordinator_store = coordinator
         else:
-            stores[party] = self.store(self.folder_of(party))
-            self.secrets[party] = stores[party].keys(RUN)._secret
-        super().start(party)
+            stores[participant] = self.store(self.folder_of(participant))
+            self.secrets[participant] = stores[participant].keys(RUN)._secret
+        super().start(participant)
 
     def folder_of(self, device: int) -> Path:
         """The folder of a device."""

@@ -1,4 +1,4 @@
-"""A federation of real parties in one process: a network with virtual time, and its faults."""
+"""A federation of real participants in one process: a network with virtual time, and its faults."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lumos.deploy.processes import LONGEST_SLEEP
-from lumos.deploy.protocol.coordinator import CoordinatorParty
-from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
+from lumos.deploy.protocol.coordinator import CoordinatorParticipant
+from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.questions import AnsweredPairs, PairRecord
@@ -87,7 +87,7 @@ Packet = tuple[int, int, bytes]
 
 @dataclass
 class Federation:
-    """All parties of a run, one of them for each device.
+    """All participants of a run, one of them for each device.
 
     Packets take `latency` seconds, or what `route` says.
 
@@ -116,35 +116,35 @@ class Federation:
         self.pairs: list[list[PairRecord]] = [[] for _ in range(self.total)]
         self.secrets = [bytes([device % 256]) * 32 for device in range(self.total)]
         self.boots = 0
-        self.parties: dict[int, Any] = {}
-        """`DeviceParty`, `AnsweringParty` or `CoordinatorParty`."""
+        self.participants: dict[int, Any] = {}
+        """`DeviceParticipant`, `AnsweringParticipant` or `CoordinatorParticipant`."""
         self.flying: list[tuple[float, int, Packet]] = []
         self.sent = 0
         self.losses: list[float | None] = []
-        for party in (COORDINATOR, *range(self.total)):
-            self.start(party)
+        for participant in (COORDINATOR, *range(self.total)):
+            self.start(participant)
 
     @property
-    def coordinator(self) -> CoordinatorParty:
-        party = self.parties[COORDINATOR]
-        assert isinstance(party, CoordinatorParty)
-        return party
+    def coordinator(self) -> CoordinatorParticipant:
+        participant = self.participants[COORDINATOR]
+        assert isinstance(participant, CoordinatorParticipant)
+        return participant
 
-    def device(self, number: int) -> DeviceParty:
-        party = self.parties[number]
-        assert isinstance(party, DeviceParty)
-        return party
+    def device(self, number: int) -> DeviceParticipant:
+        participant = self.participants[number]
+        assert isinstance(participant, DeviceParticipant)
+        return participant
 
-    def start(self, party: int) -> None:
-        """Start a party, with what is on its disk."""
+    def start(self, participant: int) -> None:
+        """Start a participant, with what is on its disk."""
         self.boots += 1
         boot = self.boots.to_bytes(8, "little")
         manifest, config = self.folder.manifest, self.config
-        if party == COORDINATOR:
+        if participant == COORDINATOR:
             job = TrainingJob(
                 manifest, config, None, None, on_epoch=lambda epoch: self.losses.append(epoch.loss)
             )
-            self.parties[party] = CoordinatorParty(
+            self.participants[participant] = CoordinatorParticipant(
                 job,
                 self.coordinator_store,
                 boot,
@@ -153,20 +153,20 @@ class Federation:
                 self.lines.append,
             )
             return
-        part = self.folder.part([party], config.train.task)
-        keys = DeviceKeys(self.secrets[party])
-        opened = self.stores[party].opened()
+        part = self.folder.part([participant], config.train.task)
+        keys = DeviceKeys(self.secrets[participant])
+        opened = self.stores[participant].opened()
         job = TrainingJob(manifest, config, part, keys, opened, stays=self.stays)
-        self.parties[party] = DeviceParty(
-            party,
+        self.participants[participant] = DeviceParticipant(
+            participant,
             job,
-            self.stores[party],
+            self.stores[participant],
             boot,
             1.0,
             self.deadline,
             self.now,
             self.lines.append,
-            self.answered(party),
+            self.answered(participant),
         )
 
     def start_answering(self, device: int, arrays: Arrays) -> None:
@@ -175,7 +175,7 @@ class Federation:
         part = self.folder.part([device], self.config.train.task)
         job = TrainingJob(self.folder.manifest, self.config, part, None, stays=True)
         job.restore_answers(arrays)
-        self.parties[device] = AnsweringParty(
+        self.participants[device] = AnsweringParticipant(
             device,
             job,
             self.answered(device),
@@ -188,20 +188,20 @@ class Federation:
         """What is on its disk of its answers."""
         return AnsweredPairs(list(self.pairs[device]), self.pairs[device].append)
 
-    def kill(self, party: int) -> None:
+    def kill(self, participant: int) -> None:
         """It is gone, with all that was in its memory; what it sent is on its way."""
-        self.parties.pop(party, None)
+        self.participants.pop(participant, None)
 
     def run(self, until: Callable[[], bool] | None = None, limit: float = 4000.0) -> None:
-        """Go on until all parties have ended, or the condition holds."""
+        """Go on until all participants have ended, or the condition holds."""
         while self.now < limit:
             if until is not None and until():
                 return
-            for number in list(self.parties):
+            for number in list(self.participants):
                 self._work(number)
             ended = all(
-                isinstance(party, AnsweringParty) or party.ended is not None
-                for party in self.parties.values()
+                isinstance(participant, AnsweringParticipant) or participant.ended is not None
+                for participant in self.participants.values()
             )
             if ended and until is None:
                 return
@@ -209,14 +209,14 @@ class Federation:
         raise AssertionError(f"the run did not end by {self.now:g} s")
 
     def _work(self, number: int) -> None:
-        party = self.parties.get(number)
-        if party is None:
+        participant = self.participants.get(number)
+        if participant is None:
             return
-        party.advance(self.now)
-        for receiver, frames in party.due(self.now):
+        participant.advance(self.now)
+        for receiver, frames in participant.due(self.now):
             if self.watch is not None:
                 self.watch(self.now, number, receiver, frames)
-            if number not in self.parties:
+            if number not in self.participants:
                 return  # it was killed while it was sending
             self._send((number, receiver, self.encoded(number, receiver, frames)))
 
@@ -232,7 +232,7 @@ class Federation:
         return decode(Route(RUN, sender, receiver), body)
 
     def forward(self, sender: int, receiver: int, frames: list[Any]) -> None:
-        """Send a packet of a party that is killed right after it."""
+        """Send a packet of a participant that is killed right after it."""
         self._send((sender, receiver, self.encoded(sender, receiver, frames)))
 
     def _send(self, packet: Packet) -> None:
@@ -243,13 +243,16 @@ class Federation:
 
     def _next(self) -> None:
         """Move to the next moment at which something happens."""
-        moments = [self.now + LONGEST_SLEEP, *(due.next_due() for due in self.parties.values())]
+        moments = [
+            self.now + LONGEST_SLEEP,
+            *(due.next_due() for due in self.participants.values()),
+        ]
         if self.flying:
             moments.append(min(self.flying)[0])
         self.now = max(self.now + 1e-6, min(moments))
         arrived = sorted(item for item in self.flying if item[0] <= self.now)
         self.flying = [item for item in self.flying if item[0] > self.now]
         for _, _, packet in arrived:
-            party = self.parties.get(packet[1])
-            if party is not None:
-                party.receive(packet[0], self.decoded(packet), self.now)
+            participant = self.participants.get(packet[1])
+            if participant is not None:
+                participant.receive(packet[0], self.decoded(packet), self.now)

@@ -1,4 +1,4 @@
-"""A federation of real processes over a real broker, whose parties can be killed and started."""
+"""A federation of real processes over a real broker, whose participants can be killed and started."""
 
 import gc
 import os
@@ -21,16 +21,16 @@ from lumos.deploy.local_federation import (
     run_device,
 )
 from lumos.deploy.nats import LinkFaults
-from lumos.deploy.plan import PartyFolder
+from lumos.deploy.plan import ParticipantFolder
 from lumos.deploy.processes import CoordinatorProcess
-from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts.part_source import chosen_source
 from lumos.storage import read_json
 
 MakeFaults = Callable[[int, int], LinkFaults | None]
-"""From a party and how often it was started before."""
+"""From a participant and how often it was started before."""
 
 
 def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
@@ -41,7 +41,7 @@ def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
         return lay_out(source, path, **options)
 
 
-class UnhurriedCoordinator(CoordinatorParty):
+class UnhurriedCoordinator(CoordinatorParticipant):
     """Leaves out only devices that the test has declared gone: a busy machine makes nobody late."""
 
     gone: Path
@@ -80,7 +80,7 @@ class Processes:
         self._faults = faults
         self.children: dict[int, int] = {}
         self.statuses: dict[int, int] = {}
-        """Exit status of parties that have ended; below 0: they were killed."""
+        """Exit status of participants that have ended; below 0: they were killed."""
         self.starts: dict[int, int] = {}
         self.log = layout.path / "parties.log"
         self.gone = layout.path / "gone"
@@ -99,41 +99,41 @@ class Processes:
         trace: TracebackType | None,
     ) -> None:
         gc.unfreeze()
-        for party in list(self.children):
-            self.kill(party)
+        for participant in list(self.children):
+            self.kill(participant)
         self.broker.stop()
 
     def start_all(self) -> None:
-        for party in (COORDINATOR, *range(self.layout.devices)):
-            self.start(party)
+        for participant in (COORDINATOR, *range(self.layout.devices)):
+            self.start(participant)
 
-    def start(self, party: int) -> None:
-        """Start a party, with what is on its disk."""
-        starts = self.starts.get(party, 0)
-        self.starts[party] = starts + 1
-        faults = None if self._faults is None else self._faults(party, starts)
+    def start(self, participant: int) -> None:
+        """Start a participant, with what is on its disk."""
+        starts = self.starts.get(participant, 0)
+        self.starts[participant] = starts + 1
+        faults = None if self._faults is None else self._faults(participant, starts)
 
         def work() -> int:
             errors = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(errors, 1)
             os.dup2(errors, 2)
             sys.stderr = sys.stdout = os.fdopen(errors, "w", buffering=1)
-            if party == COORDINATOR:
+            if participant == COORDINATOR:
                 return as_status(lambda: self._coordinate(faults), self.layout.coordinator)
-            folder = self.layout.device(party)
+            folder = self.layout.device(participant)
             return as_status(lambda: run_device(folder, faults=faults), folder)
 
-        self.children[party] = fork(work)
+        self.children[participant] = fork(work)
 
     def _coordinate(self, faults: LinkFaults | None) -> None:
         UnhurriedCoordinator.gone = self.gone
-        processes.CoordinatorParty = UnhurriedCoordinator  # type: ignore[attr-defined]
-        folder = PartyFolder.open(self.layout.coordinator, coordinator=True)
+        processes.CoordinatorParticipant = UnhurriedCoordinator  # type: ignore[attr-defined]
+        folder = ParticipantFolder.open(self.layout.coordinator, coordinator=True)
         CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
 
-    def kill(self, party: int) -> None:
-        """End a party at once, as the loss of power would."""
-        child = self.children.pop(party)
+    def kill(self, participant: int) -> None:
+        """End a participant at once, as the loss of power would."""
+        child = self.children.pop(participant)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
@@ -155,11 +155,11 @@ class Processes:
 
     def reap(self) -> None:
         """Note who has ended."""
-        for party, child in list(self.children.items()):
+        for participant, child in list(self.children.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                del self.children[party]
-                self.statuses[party] = os.waitstatus_to_exitcode(status)
+                del self.children[participant]
+                self.statuses[participant] = os.waitstatus_to_exitcode(status)
 
     def wait(self, seconds: float) -> None:
         """Wait until all have ended."""
@@ -178,14 +178,18 @@ class Processes:
     def lines(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
-    def result(self, party: int) -> dict[str, Any]:
-        result: dict[str, Any] = read_json(self._folder(party) / "result.json")
+    def result(self, participant: int) -> dict[str, Any]:
+        result: dict[str, Any] = read_json(self._folder(participant) / "result.json")
         return result
 
-    def _folder(self, party: int) -> Path:
-        return self.layout.coordinator if party == COORDINATOR else self.layout.device(party)
+    def _folder(self, participant: int) -> Path:
+        return (
+            self.layout.coordinator
+            if participant == COORDINATOR
+            else self.layout.device(participant)
+        )
 
     def weights(self) -> set[str]:
-        """The digests of the weights of all parties."""
-        parties = (COORDINATOR, *range(self.layout.devices))
-        return {self.result(party)["weights_sha256"] for party in parties}
+        """The digests of the weights of all participants."""
+        participants = (COORDINATOR, *range(self.layout.devices))
+        return {self.result(participant)["weights_sha256"] for participant in participants}

@@ -16,7 +16,7 @@ LONGEST = 600.0
 
 @dataclass
 class Schedule:
-    """Kills at packets, and how long each party stays away.
+    """Kills at packets, and how long each participant stays away.
 
     Args:
         seed: of all choices.
@@ -28,16 +28,18 @@ class Schedule:
     packets: int
     lost: bool
     kills: list[tuple[int, int, float]] = field(default_factory=list)
-    """(packet, party, seconds away)."""
+    """(packet, participant, seconds away)."""
 
     def __post_init__(self) -> None:
         randomness = np.random.default_rng(self.seed)
         for _ in range(int(randomness.integers(1, 7))):
             # Some kills come in a row, some behind the last packet of an undisturbed run.
             packet = int(randomness.integers(0, int(1.15 * self.packets)))
-            party = int(randomness.integers(0, 12)) if randomness.random() < 0.7 else COORDINATOR
+            participant = (
+                int(randomness.integers(0, 12)) if randomness.random() < 0.7 else COORDINATOR
+            )
             away = float(randomness.choice([0.0, 0.2, 1.0, 5.0, 20.0]))
-            self.kills.append((packet, party, away))
+            self.kills.append((packet, participant, away))
         if self.lost:
             packet = int(randomness.integers(0, self.packets))
             away = float(randomness.choice([40.0, np.inf]))
@@ -56,22 +58,22 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
         nonlocal sent
         sent += 1
         while left and left[0][0] <= sent:
-            _, party, away = left.pop(0)
-            if party not in federation.parties:
+            _, participant, away = left.pop(0)
+            if participant not in federation.participants:
                 continue
             if away > federation.deadline:
-                victims.add(party)
-            federation.kill(party)
-            down[party] = now + away
+                victims.add(participant)
+            federation.kill(participant)
+            down[participant] = now + away
 
     federation.watch = watch
 
     def due() -> list[int]:
-        return [party for party, back in down.items() if back <= federation.now]
+        return [participant for participant, back in down.items() if back <= federation.now]
 
     def ended() -> bool:
         finite = [back for back in down.values() if np.isfinite(back)]
-        return not finite and all(p.ended is not None for p in federation.parties.values())
+        return not finite and all(p.ended is not None for p in federation.participants.values())
 
     limit = LONGEST
     while True:
@@ -82,9 +84,9 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
                 federation.now = min(back for back in down.values() if np.isfinite(back))
             else:
                 return federation, _where(federation, "hangs")
-        for party in due():
-            del down[party]
-            federation.start(party)
+        for participant in due():
+            del down[participant]
+            federation.start(participant)
             limit = max(limit, federation.now + LONGEST)
         if ended():
             break
@@ -93,7 +95,7 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
         return federation, ""  # more than are tolerated
     wrong = federation.coordinator.ended != ""
     for device in range(12):
-        found = federation.parties.get(device)
+        found = federation.participants.get(device)
         if found is not None and found.ended != "" and device not in federation.coordinator.out:
             wrong = True
     if set(federation.coordinator.out) - victims:
@@ -103,8 +105,8 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
 
 def _where(federation: Federation, what: str) -> str:
     places = [
-        f"{number}: {party.phase}.{party.attempt} {party.ended!r}"
-        for number, party in sorted(federation.parties.items())
+        f"{number}: {participant.phase}.{participant.attempt} {participant.ended!r}"
+        for number, participant in sorted(federation.participants.items())
     ]
-    out = sorted(federation.coordinator.out) if COORDINATOR in federation.parties else "?"
+    out = sorted(federation.coordinator.out) if COORDINATOR in federation.participants else "?"
     return f"{what} at {federation.now:g} s, left out {out}; " + "; ".join(places)

@@ -1,6 +1,7 @@
 """Devices and a coordinator that are killed at any point of a run: back in time, late, or never.
 
-Every party is a program of its own that is really not advanced while it is gone. Time is virtual.
+Every participant is a program of its own that is really not advanced while it is gone. Time is
+virtual.
 """
 
 from pathlib import Path
@@ -41,29 +42,36 @@ def same(one: Arrays, other: Arrays) -> bool:
     )
 
 
-def weights(federation: Federation, party: int = COORDINATOR) -> Arrays:
-    return federation.parties[party].job.trainer.model_state_dict()
+def weights(federation: Federation, participant: int = COORDINATOR) -> Arrays:
+    return federation.participants[participant].job.trainer.model_state_dict()
 
 
 class Killer:
-    """Kills a party at the first envelope of a topic in a phase that it sends, or is sent."""
+    """Kills a participant at the first envelope of a topic in a phase that it sends, or is sent."""
 
     def __init__(
         self,
         federation: Federation,
-        party: int,
+        participant: int,
         topic: str,
         phase: int | None = None,
         *,
         after: bool = False,
     ) -> None:
-        self.federation, self.party, self.topic, self.phase = federation, party, topic, phase
+        self.federation, self.participant, self.topic, self.phase = (
+            federation,
+            participant,
+            topic,
+            phase,
+        )
         self.after = after
         self.killed = False
         federation.watch = self
 
     def __call__(self, now: float, sender: int, receiver: int, frames: list[Any]) -> None:
-        concerned = sender == self.party or (receiver == self.party and sender == COORDINATOR)
+        concerned = sender == self.participant or (
+            receiver == self.participant and sender == COORDINATOR
+        )
         if self.killed or not concerned:
             return
         for frame in frames:
@@ -71,9 +79,9 @@ class Killer:
                 continue
             if self.phase is None or frame.key.phase == self.phase:
                 self.killed = True
-                if self.after and sender == self.party:
+                if self.after and sender == self.participant:
                     self.federation.forward(sender, receiver, frames)
-                self.federation.kill(self.party)
+                self.federation.kill(self.participant)
                 return
 
 
@@ -82,9 +90,9 @@ def test_all_parties_have_the_weights_of_the_simulation(
 ) -> None:
     federation = Federation(twelve, short)
     federation.run()
-    for party in (COORDINATOR, *range(12)):
-        assert same(weights(federation, party), undisturbed)
-        assert federation.parties[party].ended == ""
+    for participant in (COORDINATOR, *range(12)):
+        assert same(weights(federation, participant), undisturbed)
+        assert federation.participants[participant].ended == ""
     assert not federation.lines
 
 
@@ -93,7 +101,7 @@ def back_in_time(federation: Federation, killer: Killer) -> None:
     assert killer.killed
     back = federation.now + 5
     federation.run(until=lambda: federation.now >= back)
-    federation.start(killer.party)
+    federation.start(killer.participant)
     federation.run()
 
 
@@ -227,7 +235,7 @@ def test_fewer_than_have_to_be_left_end_the_run_with_one_line(
     federation.run()
     line = federation.coordinator.ended
     assert line == "epoch 4 of 8: 2 of 12 devices are lost (5, 7), and 11 have to be left"
-    assert {party.ended for party in federation.parties.values()} == {line}
+    assert {participant.ended for participant in federation.participants.values()} == {line}
 
 
 def test_a_device_that_comes_back_late_is_told_so(twelve: PartsFolder, short: Config) -> None:
@@ -260,24 +268,28 @@ def test_a_bad_network_and_kills_change_nothing(
     federation = Federation(twelve, short, route=route)
     down: dict[int, float] = {}
     kills = 0
-    while not federation.coordinator.finished if COORDINATOR in federation.parties else True:
-        for party in [party for party, back in down.items() if back <= federation.now]:
-            federation.start(party)
-            del down[party]
+    while not federation.coordinator.finished if COORDINATOR in federation.participants else True:
+        for participant in [
+            participant for participant, back in down.items() if back <= federation.now
+        ]:
+            federation.start(participant)
+            del down[participant]
         if kills < 10 and len(down) < 2 and randomness.random() < 0.3:
-            party = int(randomness.integers(-1, 12))
-            if party in federation.parties:
-                federation.kill(party)
-                down[party] = federation.now + float(randomness.uniform(0.5, 5))
+            participant = int(randomness.integers(-1, 12))
+            if participant in federation.participants:
+                federation.kill(participant)
+                down[participant] = federation.now + float(randomness.uniform(0.5, 5))
                 kills += 1
         step = federation.now + float(randomness.uniform(0.2, 1.5))
         federation.run(until=lambda step=step: federation.now >= step)  # type: ignore[misc]
-        if not down and all(party.ended is not None for party in federation.parties.values()):
+        if not down and all(
+            participant.ended is not None for participant in federation.participants.values()
+        ):
             break
     assert kills >= 5
     assert same(weights(federation), undisturbed)
     for device in range(12):
-        if device in federation.parties:
+        if device in federation.participants:
             assert same(weights(federation, device), undisturbed)
 
 
@@ -296,10 +308,14 @@ def test_devices_stay_until_all_have_finished(twelve: PartsFolder, short: Config
     federation = Federation(twelve, short, route=route)
 
     def all_have_left() -> bool:
-        for number, party in list(federation.parties.items()):
-            if number != COORDINATOR and party.ended == "" and not party.due(federation.now):
+        for number, participant in list(federation.participants.items()):
+            if (
+                number != COORDINATOR
+                and participant.ended == ""
+                and not participant.due(federation.now)
+            ):
                 federation.kill(number)  # its process ends
-        return set(federation.parties) == {COORDINATOR}
+        return set(federation.participants) == {COORDINATOR}
 
     federation.run(until=all_have_left, limit=300.0)
     assert late

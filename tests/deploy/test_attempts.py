@@ -118,9 +118,9 @@ def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
     federation.run()
     assert set(federation.coordinator.out) == {LOST}
     assert {key.attempt for _, _, key in messages} == {0, 1}
-    for party in (COORDINATOR, *(one for one in range(12) if one != LOST)):
-        sent = sum(count for (sender, _, _), count in messages.items() if sender == party)
-        assert federation.parties[party].job.ledgers.totals()["sent"] == sent
+    for participant in (COORDINATOR, *(one for one in range(12) if one != LOST)):
+        sent = sum(count for (sender, _, _), count in messages.items() if sender == participant)
+        assert federation.participants[participant].job.ledgers.totals()["sent"] == sent
 
 
 def test_an_propagated_label_without_a_neighbour_has_other_randomness(

@@ -1,4 +1,4 @@
-"""What the broker lets a party do, with a real server and real TLS."""
+"""What the broker lets a participant do, with a real server and real TLS."""
 
 import asyncio
 import shutil
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from nats.errors import MaxPayloadError
-from tests.deploy.parties import (
+from tests.deploy.participants import (
     REFUSED,
     SERVER,
     Errors,
@@ -21,7 +21,14 @@ from tests.deploy.parties import (
 )
 
 from lumos.deploy.broker import Broker, BrokerSettings, broker_config, write_broker_config
-from lumos.deploy.identity import Directory, Identity, own_subjects, party_of, subject, user_name
+from lumos.deploy.identity import (
+    Directory,
+    Identity,
+    own_subjects,
+    participant_of,
+    subject,
+    user_name,
+)
 from lumos.deploy.nats import NoTls, connect
 from lumos.deploy.pki import FederationAuthority, make_federation
 from lumos.device.shard import COORDINATOR
@@ -31,15 +38,15 @@ from lumos.errors import InputError, UsageError
 def test_names() -> None:
     assert subject(17, COORDINATOR) == "to.17.c"
     assert own_subjects(COORDINATOR) == "to.c.*"
-    for party in (COORDINATOR, 0, 17, 10**17):
-        assert party_of(user_name(party)) == party
+    for participant in (COORDINATOR, 0, 17, 10**17):
+        assert participant_of(user_name(participant)) == participant
     for empty_part in (
         "lumos://device/01",
         "lumos://device/-1",
         "lumos://device/1/",
         "lumos://broker",
     ):
-        assert party_of(empty_part) is None
+        assert participant_of(empty_part) is None
 
 
 def test_parties_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
@@ -131,7 +138,8 @@ def test_a_certificate_of_another_authority_is_refused(
     pki: Path, broker: Broker, tmp_path: Path
 ) -> None:
     other = make_federation(tmp_path / "other", 2).folder
-    # The same party, and a broker's certificate that it would trust: only the broker can refuse.
+    # The same participant, and a broker's certificate that it would trust: only the broker can
+    # refuse.
     turned_away(broker, tls(pki / "authority.pem", other / "device-1"), "unknown authority")
 
 
@@ -139,7 +147,7 @@ def test_an_expired_certificate_is_refused(pki: Path, broker: Broker) -> None:
     turned_away(broker, tls(pki / "authority.pem", pki / "device-9"), "has expired")
 
 
-def test_the_certificate_of_the_broker_is_no_partys(pki: Path, broker: Broker) -> None:
+def test_the_certificate_of_the_broker_is_no_participants(pki: Path, broker: Broker) -> None:
     turned_away(broker, tls(pki / "authority.pem", pki / "broker"), "incompatible key usage")
 
 
@@ -187,7 +195,7 @@ def test_the_largest_message_is_announced(pki: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whose", ["device-1", "other"])
-def test_a_party_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, whose: str) -> None:
+def test_a_participant_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, whose: str) -> None:
     """A device that plays the broker, and the broker of another authority."""
     other = make_federation(tmp_path / "other", 1).folder
     folder = other / "broker" if whose == "other" else pki / whose
@@ -201,7 +209,7 @@ def test_a_party_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, whose:
             asyncio.run(connect(identity, impostor.address, **options))
 
 
-def test_a_party_says_nothing_in_the_clear(pki: Path) -> None:
+def test_a_participant_says_nothing_in_the_clear(pki: Path) -> None:
     """Whoever answers without TLS hears not a byte."""
     heard: list[bytes] = []
 
@@ -233,7 +241,7 @@ def test_settings_and_folders_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the broker has no certificate"):
         write_broker_config(tmp_path / "pki", tmp_path / "nats.conf")
     authority.issue_broker()
-    with pytest.raises(UsageError, match="no party has a certificate"):
+    with pytest.raises(UsageError, match="no participant has a certificate"):
         write_broker_config(tmp_path / "pki", tmp_path / "nats.conf")
     authority.issue([0])
     (tmp_path / "pki/broker/key.pem").chmod(0o644)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
-from tests.deploy.parties import SERVER, joined, until
+from tests.deploy.participants import SERVER, joined, until
 
 from lumos.deploy import broker
 from lumos.deploy.broker import Broker, find_server, write_broker_config

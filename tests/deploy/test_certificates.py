@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from nacl.exceptions import CryptoError
-from tests.deploy.parties import OVER
+from tests.deploy.participants import OVER
 
 from lumos.deploy.identity import (
     Directory,
     Identity,
     Listed,
-    PartyKeys,
+    ParticipantKeys,
     Validity,
-    check_party_certificate,
+    check_participant_certificate,
     fingerprint,
     new_tls_key,
-    party_certificate,
+    participant_certificate,
     seal_box,
 )
 from lumos.deploy.pki import (
@@ -78,7 +78,7 @@ def test_two_parties_seal_for_each_other_and_nobody_else(pki: Path) -> None:
     one, two, coordinator = (
         Identity.load(pki / name) for name in ("device-1", "device-2", "coordinator")
     )
-    assert (one.party, two.party, coordinator.party) == (1, 2, COORDINATOR)
+    assert (one.participant, two.participant, coordinator.participant) == (1, 2, COORDINATOR)
     sealed = seal_box(one, directory, 2).encrypt(b"body")
     assert seal_box(two, directory, 1).decrypt(sealed) == b"body"
     with pytest.raises(CryptoError):
@@ -93,13 +93,13 @@ def test_two_parties_seal_for_each_other_and_nobody_else(pki: Path) -> None:
 def test_a_certificate_says_who_and_until_when(own: FederationAuthority) -> None:
     end = datetime.now(UTC) + timedelta(hours=12)
     own.issue([5], Validity.lasting(timedelta(hours=12)))
-    identity = Identity.load(own.folder / "device-5", party=5)
+    identity = Identity.load(own.folder / "device-5", participant=5)
     assert abs(identity.certificate.not_valid_after_utc - end) < timedelta(minutes=1)
     listed = own.directory.listed(5)
     assert listed.certificate == fingerprint(identity.certificate)
     assert listed.seal == own.directory.sealing_key(5).hex()
     with pytest.raises(InputError, match="is of device 5, not of device 6"):
-        Identity.load(own.folder / "device-5", party=6)
+        Identity.load(own.folder / "device-5", participant=6)
     with pytest.raises(UsageError, match="choose a shorter `valid`"):
         own.issue([5], Validity.lasting(timedelta(days=9999)))
     with pytest.raises(UsageError, match="longer than 0"):
@@ -131,8 +131,10 @@ def test_an_authority_whose_key_others_may_read_is_refused(own: FederationAuthor
         ("certificate.pem", "is not the key of certificate.pem"),
     ],
 )
-def test_another_partys_file_is_refused(own: FederationAuthority, name: str, message: str) -> None:
-    target, source = (own.folder / party / name for party in ("device-1", "device-0"))
+def test_another_participants_file_is_refused(
+    own: FederationAuthority, name: str, message: str
+) -> None:
+    target, source = (own.folder / participant / name for participant in ("device-1", "device-0"))
     target.write_bytes(source.read_bytes())
     with pytest.raises(InputError, match=message):
         Identity.load(own.folder / "device-1")
@@ -170,19 +172,19 @@ def test_parties_cannot_sign_for_others(own: FederationAuthority) -> None:
     """A device that signs a certificate with its own key is no authority."""
     device = Identity.load(own.folder / "device-1")
     mallory = new_tls_key()
-    forged = party_certificate(
-        PartyKeys(0, bytes(32)), mallory.public_key(), device.certificate, mallory,
+    forged = participant_certificate(
+        ParticipantKeys(0, bytes(32)), mallory.public_key(), device.certificate, mallory,
         Validity.lasting(timedelta(days=1)),
     )  # fmt: skip
     with pytest.raises(InputError, match="is not signed by this authority"):
-        check_party_certificate(forged, device.authority)
+        check_participant_certificate(forged, device.authority)
     folder = own.folder / "device-1"
     (folder / "authority.pem").write_bytes((folder / "certificate.pem").read_bytes())
     with pytest.raises(InputError, match="is not the certificate of a federation authority"):
         Identity.load(folder)
 
 
-def test_a_brokers_folder_is_no_party(own: FederationAuthority) -> None:
+def test_a_brokers_folder_is_no_participant(own: FederationAuthority) -> None:
     with pytest.raises(InputError, match="is not of one device"):
         Identity.load(own.folder / "broker")
 
@@ -194,7 +196,7 @@ def test_issuing_again_replaces_keys_in_the_directory(own: FederationAuthority) 
     after, new = loaded(own.folder), Identity.load(own.folder / "device-1")
     assert after.serial == before.serial + 1
     assert after.digest != before.digest
-    assert set(after.parties) == set(before.parties) == {COORDINATOR, 0, 1}
+    assert set(after.participants) == set(before.participants) == {COORDINATOR, 0, 1}
     assert after.sealing_key(0) == before.sealing_key(0)
     with pytest.raises(InputError, match="another certificate of device 1"):
         seal_box(old, after, 0)
@@ -217,7 +219,7 @@ def test_a_changed_directory_is_refused(own: FederationAuthority) -> None:
         loaded(own.folder)
     for damaged in (b"", b"[]", b'{"signature":"zz","body":{}}', b"\xff"):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="is not a directory of parties"):
+        with pytest.raises(InputError, match="is not a directory of participants"):
             loaded(own.folder)
 
 
@@ -238,11 +240,11 @@ def test_a_signature_for_something_else_is_none(own: FederationAuthority) -> Non
 
 @pytest.mark.parametrize("what", ["party", "seal", "certificate", "tls_key"])
 def test_a_directory_with_duplicates_is_refused(own: FederationAuthority, what: str) -> None:
-    parties = dict(own.directory.parties)
-    fields = {name: getattr(parties[0], name) for name in Listed.__struct_fields__}
-    parties[0] = Listed(**{**fields, what: getattr(parties[1], what)})
-    Directory(parties, 7).write(own.folder / "directory.json", own._key)
-    with pytest.raises(InputError, match=f"two parties with the same {what}"):
+    participants = dict(own.directory.participants)
+    fields = {name: getattr(participants[0], name) for name in Listed.__struct_fields__}
+    participants[0] = Listed(**{**fields, what: getattr(participants[1], what)})
+    Directory(participants, 7).write(own.folder / "directory.json", own._key)
+    with pytest.raises(InputError, match=f"two participants with the same {what}"):
         loaded(own.folder)
 
 
@@ -277,7 +279,7 @@ def test_a_device_keeps_its_keys_and_asks_for_a_certificate(
     assert sorted(file.name for file in folder.iterdir()) == ["authority.pem", "certificate.pem"]
     for file in folder.iterdir():
         (home / file.name).write_bytes(file.read_bytes())
-    identity, directory = Identity.load(home, party=1), loaded(own.folder)
+    identity, directory = Identity.load(home, participant=1), loaded(own.folder)
     other = Identity.load(own.folder / "device-0")
     sealed = seal_box(other, directory, 1).encrypt(b"body")
     assert seal_box(identity, directory, 0).decrypt(sealed) == b"body"
@@ -307,7 +309,7 @@ def test_a_request_without_the_keys_is_refused(own: FederationAuthority, tmp_pat
             path.write_text(json.dumps(request))
             with pytest.raises(InputError, match=message):
                 own.issue_requested(path)
-    assert set(own.directory.parties) == {COORDINATOR, 0, 1}
+    assert set(own.directory.participants) == {COORDINATOR, 0, 1}
 
 
 def test_a_request_that_names_a_sealing_key_which_it_does_not_prove_is_refused(
@@ -315,23 +317,23 @@ def test_a_request_that_names_a_sealing_key_which_it_does_not_prove_is_refused(
 ) -> None:
     victim, mallory = NewKeys(3).public, NewKeys(4)
     with monkeypatch.context() as patch:
-        patch.setattr(NewKeys, "public", PartyKeys(4, victim.seal))
+        patch.setattr(NewKeys, "public", ParticipantKeys(4, victim.seal))
         (tmp_path / "request.json").write_bytes(mallory.request())
     with pytest.raises(InputError, match="names another sealing key"):
         own.issue_requested(tmp_path / "request.json")
 
 
-def test_the_keys_of_one_party_are_not_certified_for_another(
+def test_the_keys_of_one_participant_are_not_certified_for_another(
     own: FederationAuthority, tmp_path: Path
 ) -> None:
     keys, path = NewKeys(3), tmp_path / "request.json"
     path.write_bytes(keys.request())
     own.issue_requested(path)
-    keys.party = 4
+    keys.participant = 4
     path.write_bytes(keys.request())
     with pytest.raises(InputError, match="has a key of device 3"):
         own.issue_requested(path)
-    assert 4 not in own.directory.parties
+    assert 4 not in own.directory.participants
 
 
 def test_wrong_parties_and_hosts_are_refused(own: FederationAuthority) -> None:

@@ -36,10 +36,10 @@ SECONDS = 120.0
 def staying(folder: Path, graph: str, **settings: object) -> Iterator[Processes]:
     """A federation whose training is over."""
     layout = laid_out(graph, folder / ("f" * 90))  # longer than the path of a socket may be
-    with Processes(layout, dict(settings), stay=True) as parties:
-        parties.start_all()
-        parties.until(lambda: COORDINATOR not in parties.children, SECONDS)
-        yield parties
+    with Processes(layout, dict(settings), stay=True) as participants:
+        participants.start_all()
+        participants.until(lambda: COORDINATOR not in participants.children, SECONDS)
+        yield participants
 
 
 @pytest.fixture(scope="module")
@@ -104,19 +104,19 @@ def of_the_run(folder: Path) -> set[str]:
     return of_run & {file.name for file in folder.iterdir()}
 
 
-def start_again(parties: Processes, device: int) -> None:
+def start_again(participants: Processes, device: int) -> None:
     """Start a device after the training, and wait until it answers."""
     said = f"device {device}: the training is over; the device is back"
-    before = parties.lines().count(said)
-    parties.start(device)
-    parties.until(lambda: parties.lines().count(said) > before, SECONDS)
+    before = participants.lines().count(said)
+    participants.start(device)
+    participants.until(lambda: participants.lines().count(said) > before, SECONDS)
 
 
 @pytest.mark.long  # in virtual time: test_pair_questions
 def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
     """So few devices learn nothing from scores; both say so by their degrees."""
-    for parties in staying(tmp_path, "demo:12", task="link", embedding=2, epochs=8):
-        folder = parties.layout.device(3)
+    for participants in staying(tmp_path, "demo:12", task="link", embedding=2, epochs=8):
+        folder = participants.layout.device(3)
         row = ask_device(folder, {"ask": "link", "device": 5})
         assert row["device"] == 5
         assert 0 < row["probability"] < 1
@@ -124,15 +124,15 @@ def test_links_are_scored_by_two_processes(tmp_path: Path) -> None:
             ask_device(folder, {"ask": "link", "device": 3})
         with pytest.raises(UsageError, match="no classes"):
             ask_device(folder, {"ask": "label"})
-        restarted_devices_score_their_pair(parties)
+        restarted_devices_score_their_pair(participants)
 
 
-def restarted_devices_score_their_pair(parties: Processes) -> None:
+def restarted_devices_score_their_pair(participants: Processes) -> None:
     """Killed after the training, without a coordinator; by this reading they ask each other."""
     evidence = np.array([-1.5, -0.25, 0.5, 2.0])
     for device in (3, 5):
-        parties.kill(device)
-        file = parties.layout.device(device) / ANSWERING
+        participants.kill(device)
+        file = participants.layout.device(device) / ANSWERING
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         kept = read_snapshot(file, "") or {}
         kept |= {
@@ -140,19 +140,19 @@ def restarted_devices_score_their_pair(parties: Processes) -> None:
             f"{ANSWERS_WITH}levels/evidence": evidence,
         }
         write_snapshot(file, kept)
-        start_again(parties, device)
-    folder, other = parties.layout.device(3), parties.layout.device(5)
+        start_again(participants, device)
+    folder, other = participants.layout.device(3), participants.layout.device(5)
     first = ask_device(folder, {"ask": "link", "device": 5})
     assert first["answered"]
-    parties.kill(3)
-    start_again(parties, 3)
+    participants.kill(3)
+    start_again(participants, 3)
     assert ask_device(folder, {"ask": "link", "device": 5}) == first
-    parties.kill(3)  # from here on the other end has nobody to ask
+    participants.kill(3)  # from here on the other end has nobody to ask
     assert ask_device(other, {"ask": "link", "device": 3})["answered"]
     content = bytearray((folder / ANSWERS).read_bytes())
     content[-1] ^= 1
     (folder / ANSWERS).write_bytes(content)
-    parties.start(3)
-    parties.until(lambda: 3 in parties.statuses, SECONDS)
-    assert parties.statuses[3] == InputError.exit_status
-    assert "answers.log: record 3 is damaged" in parties.lines()
+    participants.start(3)
+    participants.until(lambda: 3 in participants.statuses, SECONDS)
+    assert participants.statuses[3] == InputError.exit_status
+    assert "answers.log: record 3 is damaged" in participants.lines()

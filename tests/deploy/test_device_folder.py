@@ -272,7 +272,7 @@ def test_a_snapshot_has_every_array_as_it_was(folder: DeviceFolder) -> None:
     assert {name: (array.dtype, array.shape) for name, array in loaded.items()} == {
         name: (array.dtype, array.shape) for name, array in wanted.items()
     }
-    loaded["flags"][:] = False  # as a party does
+    loaded["flags"][:] = False  # as a participant does
 
 
 def test_a_snapshot_of_objects_is_not_written(folder: DeviceFolder) -> None:

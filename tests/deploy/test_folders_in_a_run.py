@@ -1,4 +1,4 @@
-"""Runs of parties with folders: killed and restarted, and what is in the folders meanwhile."""
+"""Runs of participants with folders: killed and restarted, and what is in the folders meanwhile."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from lumos.training.config import Config
 from lumos.typing import Arrays
 
 DEVICES = 12
-PARTIES = (COORDINATOR, *range(DEVICES))
+PARTICIPANTS = (COORDINATOR, *range(DEVICES))
 
 
 def config(randomness: str) -> Config:
@@ -40,11 +40,11 @@ def undisturbed() -> Arrays:
 
 
 def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
-    for party in PARTIES:
-        found = federation.parties[party].job.trainer.model_state_dict()
+    for participant in PARTICIPANTS:
+        found = federation.participants[participant].job.trainer.model_state_dict()
         assert found.keys() == wanted.keys()
         assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
-        assert federation.parties[party].ended == ""
+        assert federation.participants[participant].ended == ""
     assert federation.coordinator.left_out == {}
 
 
@@ -58,25 +58,25 @@ def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
     killed: list[int] = []
 
     def watch(_now: float, sender: int, _receiver: int, _frames: list[Any]) -> None:
-        if len(killed) < 15 and sender in federation.parties and randomness.random() < 0.01:
+        if len(killed) < 15 and sender in federation.participants and randomness.random() < 0.01:
             federation.kill(sender)
             killed.append(sender)
 
     def over() -> bool:
         return len(killed) == 15 and all(
-            party.ended is not None for party in federation.parties.values()
+            participant.ended is not None for participant in federation.participants.values()
         )
 
     federation = DiskFederation(parts, config("simulated"), path=tmp_path, watch=watch)
     while True:
-        federation.run(until=lambda: len(federation.parties) < len(PARTIES) or over())
-        gone = set(PARTIES) - set(federation.parties)
+        federation.run(until=lambda: len(federation.participants) < len(PARTICIPANTS) or over())
+        gone = set(PARTICIPANTS) - set(federation.participants)
         if not gone:
             break
         back = federation.now + float(randomness.uniform(0, 3))
         federation.run(until=lambda back=back: federation.now >= back)  # type: ignore[misc]
-        for party in set(PARTIES) - set(federation.parties):
-            federation.start(party)
+        for participant in set(PARTICIPANTS) - set(federation.participants):
+            federation.start(participant)
     assert len(killed) == 15
     assert_weights(federation, undisturbed)
 
@@ -87,11 +87,11 @@ def test_all_are_killed_at_once_between_any_two_phases(
     federation = DiskFederation(parts, config("simulated"), path=tmp_path)
     for phase in range(1, federation.coordinator.job.last + 1):
         federation.run(until=lambda phase=phase: federation.coordinator.phase == phase)  # type: ignore[misc]
-        for party in PARTIES:
-            federation.kill(party)
+        for participant in PARTICIPANTS:
+            federation.kill(participant)
         federation.flying.clear()
-        for party in PARTIES:
-            federation.start(party)
+        for participant in PARTICIPANTS:
+            federation.start(participant)
     federation.run()
     assert_weights(federation, undisturbed)
 

@@ -64,7 +64,7 @@ def test_a_short_message_and_none_have_one_size() -> None:
     ],
 )
 def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
-    with pytest.raises(ProtocolError, match="another run, or of other parties"):
+    with pytest.raises(ProtocolError, match="another run, or of other participants"):
         decode(other, encode(ROUTE, EVERY))
 
 

@@ -1,4 +1,4 @@
-"""What parties keep, in memory and on disk, does not grow with the epochs, however many.
+"""What participants keep, in memory and on disk, does not grow with the epochs, however many.
 
 One thing does, and is declared: the losses of all epochs, 8 bytes each.
 """
@@ -21,7 +21,7 @@ from lumos.training.config import Config
 FIRST, SECOND = 36, 60
 """Epochs before each of two windows; numbers in both are as long when they are written."""
 WINDOW = 6
-"""Epochs in which parties are measured: the least counts, as packets are on their way."""
+"""Epochs in which participants are measured: the least counts, as packets are on their way."""
 
 
 def contents(root: object) -> Counter[str]:
@@ -54,7 +54,7 @@ def _of_module(one: object) -> bool:
 
 
 def files(federation: DiskFederation) -> Counter[str]:
-    """The bytes of every file of every party, and of every array in their snapshots."""
+    """The bytes of every file of every participant, and of every array in their snapshots."""
     found = Counter(
         {
             str(path.relative_to(federation.path)): path.stat().st_size
@@ -100,7 +100,7 @@ def test_nothing_grows_with_the_epochs(tmp_path: Path) -> None:
         for phase in range(epochs + 1, epochs + WINDOW + 1):
             go_on(phase)
             gc.collect()
-            kept = map(contents, (history, *federation.parties.values()))
+            kept = map(contents, (history, *federation.participants.values()))
             measured.append([files(federation), *kept])
         seen.append([least(list(of_one)) for of_one in zip(*measured, strict=True)])
     before, after = seen

@@ -1,4 +1,4 @@
-"""A party that is restarted at a barrier goes on once it has again what had arrived before."""
+"""A participant that is restarted at a barrier goes on once it has again what had arrived before."""
 
 from typing import Any
 
@@ -47,7 +47,9 @@ def restart_after(federation: Federation, topic: str, *, non_neighbours: bool) -
     federation.watch = None
     federation._work(device)
     federation.kill(device)
-    federation.run(until=lambda: federation.parties[sender]._mailbox.acknowledged(device, data.key))
+    federation.run(
+        until=lambda: federation.participants[sender]._mailbox.acknowledged(device, data.key)
+    )
     federation.start(device)
     return device
 
@@ -63,13 +65,13 @@ def test_a_non_neighbour_sends_its_envelope_again(
     device = restart_after(federation, topic, non_neighbours=True)
     federation.run()
     assert federation.coordinator.left_out == {}
-    assert all(party.ended == "" for party in federation.parties.values())
+    assert all(participant.ended == "" for participant in federation.participants.values())
     expected = lumos.train(few_words(), linking).model.weights
     assert all(same(weights(federation, one), expected) for one in (device, COORDINATOR))
 
 
 class Lossy(Federation):
-    """Envelopes to one party are lost for some time, and all other frames arrive."""
+    """Envelopes to one participant are lost for some time, and all other frames arrive."""
 
     deaf: int | None = None
     until = 0.0

@@ -13,7 +13,7 @@ def data(phase: int, body: bytes = b"body", number: int = 0) -> Data:
 
 
 def sent(mailbox: Mailbox, now: float, kind: type[Frame] = Data) -> list[Frame]:
-    """What is sent to party 2."""
+    """What is sent to participant 2."""
     packets = dict(mailbox.due(now))
     return [frame for frame in packets.get(2, []) if isinstance(frame, kind)]
 

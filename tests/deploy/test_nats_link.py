@@ -1,11 +1,12 @@
-"""The link of one party: what it lets through, what it drops, and what it does without a broker."""
+"""The link of one participant: what it lets through, what it drops, and what it does without a
+broker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.deploy.parties import SERVER
+from tests.deploy.participants import SERVER
 
 from lumos.crypto import entropy
 from lumos.deploy import nats as nats_link
@@ -19,8 +20,10 @@ from lumos.device.shard import COORDINATOR
 RUN = b"r" * RUN_TAG
 
 
-def link(pki: Path, party: str, address: str, run: bytes = RUN, **options: object) -> NatsLink:
-    identity = Identity.load(pki / party)
+def link(
+    pki: Path, participant: str, address: str, run: bytes = RUN, **options: object
+) -> NatsLink:
+    identity = Identity.load(pki / participant)
     directory = Directory.load(pki / DIRECTORY, identity.authority)
     lines: list[str] = []
     made = NatsLink(identity, directory, run, address, lines.append, **options)  # type: ignore[arg-type]
@@ -69,7 +72,7 @@ def test_what_is_sent_arrives_and_of_other_runs_nothing(pki: Path, broker: Broke
             await zero.send(COORDINATOR, [Alive(1, 0)])
             assert await received(coordinator, 1) == [(0, [Alive(1, 0)])]
             assert coordinator.lines == [  # type: ignore[attr-defined]
-                "device 0: a packet is of another run, or of other parties; dropped"
+                "device 0: a packet is of another run, or of other participants; dropped"
             ]
 
     played(play)

@@ -54,7 +54,7 @@ def federation(few_words_parts: PartsFolder, kept: list[Arrays]) -> Federation:
 
 
 def result(federation: Federation, device: int) -> Any:
-    return federation.parties[device].job.result
+    return federation.participants[device].job.result
 
 
 def used(federation: Federation, device: int) -> tuple[int, int]:
@@ -63,8 +63,8 @@ def used(federation: Federation, device: int) -> tuple[int, int]:
 
 
 def questions_of(federation: Federation, device: int) -> PairQuestions:
-    party: Any = federation.parties[device]
-    questions: PairQuestions = party.questions
+    participant: Any = federation.participants[device]
+    questions: PairQuestions = participant.questions
     return questions
 
 

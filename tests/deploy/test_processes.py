@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.deploy.parties import until
+from tests.deploy.participants import until
 from tests.deploy.processes import Processes, laid_out
 
 import lumos
@@ -21,7 +21,7 @@ from lumos.crypto import entropy
 from lumos.deploy.identity import seal_box, subject
 from lumos.deploy.local_federation import FederationLayout, children_of
 from lumos.deploy.nats import LinkFaults, NetworkPartition, connect
-from lumos.deploy.plan import PartyFolder
+from lumos.deploy.plan import ParticipantFolder
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
 
@@ -106,42 +106,44 @@ def test_chaos(expected: str, layout: FederationLayout) -> None:
     begin = time.monotonic() + 4.0
     apart = [NetworkPartition(frozenset({1, 4, 9}), begin, begin + 2.0)]
 
-    def faults(party: int, starts: int) -> LinkFaults:
-        seed = (7, party + 1, starts)
+    def faults(participant: int, starts: int) -> LinkFaults:
+        seed = (7, participant + 1, starts)
         return LinkFaults(seed, loss=0.1, double=0.1, reorder=0.1, partitions=apart)
 
     victims = {2: (3, 7), 4: (0,), 6: (11, COORDINATOR), 8: (3, 8)}
-    with Processes(layout, QUICK, faults=faults) as parties:
-        parties.start_all()
+    with Processes(layout, QUICK, faults=faults) as participants:
+        participants.start_all()
         for phase, killed in victims.items():
-            parties.until_phase(phase, PATIENCE)
+            participants.until_phase(phase, PATIENCE)
             for victim in killed:
-                parties.kill(victim)
+                participants.kill(victim)
             for victim in killed:
-                parties.start(victim)
-        parties.wait(PATIENCE)
-        assert set(parties.statuses.values()) == {0}
-        assert parties.weights() == {expected}
+                participants.start(victim)
+        participants.wait(PATIENCE)
+        assert set(participants.statuses.values()) == {0}
+        assert participants.weights() == {expected}
 
 
 def test_a_device_that_does_not_come_back_is_left_out(layout: FederationLayout) -> None:
-    with Processes(layout, QUICK, deadline=2.0) as parties:
-        parties.start_all()
-        parties.until_phase(4, PATIENCE)
-        parties.kill_for_good(6)
-        parties.wait(PATIENCE)
-        assert set(parties.statuses.values()) == {0}
-        whole = parties.result(COORDINATOR)
+    with Processes(layout, QUICK, deadline=2.0) as participants:
+        participants.start_all()
+        participants.until_phase(4, PATIENCE)
+        participants.kill_for_good(6)
+        participants.wait(PATIENCE)
+        assert set(participants.statuses.values()) == {0}
+        whole = participants.result(COORDINATOR)
         assert [*whole["left_out"]] == ["6"]
         assert "epoch" in whole["left_out"]["6"]
-        digests = {parties.result(device)["weights_sha256"] for device in range(12) if device != 6}
+        digests = {
+            participants.result(device)["weights_sha256"] for device in range(12) if device != 6
+        }
         assert digests == {whole["weights_sha256"]}
 
 
-def bad_packets(folder: PartyFolder, receiver: int) -> list[bytes]:
-    """What a party of bad faith, or a broken one, may send."""
+def bad_packets(folder: ParticipantFolder, receiver: int) -> list[bytes]:
+    """What a participant of bad faith, or a broken one, may send."""
     box = seal_box(folder.identity, folder.directory, receiver)
-    run, me = folder.plan.tag, folder.party
+    run, me = folder.plan.tag, folder.participant
     frames: list[Any] = [Alive(1, 0), RunState(90, 7, [0, 1, 2], "the end")]
     good = encode(Route(run, me, receiver), frames[:1])
     other_run = encode(Route(entropy.draw(len(run)), me, receiver), frames)
@@ -160,42 +162,42 @@ def bad_packets(folder: PartyFolder, receiver: int) -> list[bytes]:
     return [*bad, bytes(broken), b"", b"garbage", entropy.draw(296), entropy.draw(1 << 20)]
 
 
-async def send_bad(folder: PartyFolder, parties: list[int]) -> None:
+async def send_bad(folder: ParticipantFolder, participants: list[int]) -> None:
     client = await connect(folder.identity, folder.plan.broker, allow_reconnect=False)
-    for receiver in parties:
+    for receiver in participants:
         for packet in bad_packets(folder, receiver):
-            await client.publish(subject(receiver, folder.party), packet)
+            await client.publish(subject(receiver, folder.participant), packet)
     await client.flush(timeout=30)
     await client.close()
 
 
 def test_kills_and_bad_packets_change_nothing(expected: str, layout: FederationLayout) -> None:
     """Device 2 is of bad faith; others, the coordinator and the broker are killed on the way."""
-    others = [party for party in (COORDINATOR, *range(DEVICES)) if party != 2]
-    with Processes(layout, QUICK) as parties:
-        bad = PartyFolder.open(layout.device(2), coordinator=False)
-        parties.start_all()
+    others = [participant for participant in (COORDINATOR, *range(DEVICES)) if participant != 2]
+    with Processes(layout, QUICK) as participants:
+        bad = ParticipantFolder.open(layout.device(2), coordinator=False)
+        participants.start_all()
         asyncio.run(send_bad(bad, others))
         for phase, victim in ((3, 5), (5, COORDINATOR), (7, 0)):
-            parties.until_phase(phase, PATIENCE)
+            participants.until_phase(phase, PATIENCE)
             asyncio.run(send_bad(bad, others))
-            parties.kill(victim)
+            participants.kill(victim)
             if victim == COORDINATOR:
-                parties.broker.kill()
-                parties.broker.restart()
-            parties.start(victim)
-        parties.wait(PATIENCE)
-        lines = parties.lines()
-        assert set(parties.statuses.values()) == {0}, lines
-        assert parties.weights() == {expected}
-        assert parties.result(COORDINATOR)["left_out"] == {}
-        assert len(parties.result(COORDINATOR)["losses"]) > 0
+                participants.broker.kill()
+                participants.broker.restart()
+            participants.start(victim)
+        participants.wait(PATIENCE)
+        lines = participants.lines()
+        assert set(participants.statuses.values()) == {0}, lines
+        assert participants.weights() == {expected}
+        assert participants.result(COORDINATOR)["left_out"] == {}
+        assert len(participants.result(COORDINATOR)["losses"]) > 0
         assert not list(layout.path.rglob("secret.key"))
         assert "device 2: " in lines
         assert "dropped" in lines
         assert "garbage" not in lines
-        per_party = lines.count("device 1: device 2: ")
-        assert per_party < 40  # rate-limited, however many were sent
+        per_participant = lines.count("device 1: device 2: ")
+        assert per_participant < 40  # rate-limited, however many were sent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")

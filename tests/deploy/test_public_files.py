@@ -13,7 +13,7 @@ from lumos import Graph, load
 from lumos.crypto import entropy
 from lumos.deploy.local_federation import lay_out
 from lumos.deploy.pki import LOOPBACK, make_federation
-from lumos.deploy.plan import PartyFolder, handed_out
+from lumos.deploy.plan import ParticipantFolder, handed_out
 from lumos.errors import InputError, UsageError
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest
@@ -34,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def prepare(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Any":
-    """Return a function from a graph to the folders of its parties, with the same random ids."""
+    """Return a function from a graph to the folders of its participants, with the same random ids."""
     monkeypatch.setattr(
         federation_layout, "make_federation", lambda pki, *_: shutil.copytree(keys, pki)
     )
@@ -57,7 +57,7 @@ def public_roles() -> dict[str, list[int]]:
 
 
 def public_files(layout: federation_layout.FederationLayout) -> dict[str, bytes]:
-    """Return everything that parties are handed, but for keys and parts."""
+    """Return everything that participants are handed, but for keys and parts."""
     folders = [layout.coordinator, *layout.device_folders()]
     return {
         str(file.relative_to(layout.path)): file.read_bytes()
@@ -124,17 +124,19 @@ def test_a_label_cannot_be_guessed_from_the_manifest(prepare: Any) -> None:
 def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     graph = load(f"demo:{DEVICES}")
     simulated = prepare(graph, randomness="seeded")
-    facts = PartyFolder.open(simulated.device(0), coordinator=False).manifest.graph
+    facts = ParticipantFolder.open(simulated.device(0), coordinator=False).manifest.graph
     assert facts.simulated.fingerprint == fingerprint(graph)
     real = prepare(graph)
-    assert PartyFolder.open(real.device(0), coordinator=False).manifest.graph.simulation is None
+    assert (
+        ParticipantFolder.open(real.device(0), coordinator=False).manifest.graph.simulation is None
+    )
     for name in ("manifest.json", "run.json"):
         shutil.copyfile(simulated.device(0) / name, real.device(0) / name)
-    PartyFolder.open(real.device(0), coordinator=False)
+    ParticipantFolder.open(real.device(0), coordinator=False)
     text = (real.device(0) / "run.json").read_text()
     (real.device(0) / "run.json").write_text(text.replace('"simulated"', '"system"'))
     with pytest.raises(InputError, match="belongs to simulated randomness"):
-        PartyFolder.open(real.device(0), coordinator=False)
+        ParticipantFolder.open(real.device(0), coordinator=False)
 
 
 @pytest.mark.parametrize(

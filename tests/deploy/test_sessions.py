@@ -126,18 +126,18 @@ KILLS = [
     ("topic", "phase", "party"),
     [pytest.param(*kill, marks=() if kill in QUICK else pytest.mark.long) for kill in KILLS],
 )
-def test_links_with_a_party_that_is_back(
+def test_links_with_a_participant_that_is_back(
     few_words_parts: PartsFolder,
     linking: Config,
     undisturbed: Arrays,
     topic: str,
     phase: int | None,
-    party: int,
+    participant: int,
     after: bool,
 ) -> None:
     """It sends the same messages again, byte by byte: of its sessions, too."""
     federation = Federation(few_words_parts, linking)
-    back_in_time(federation, Killer(federation, party, topic, phase, after=after))
+    back_in_time(federation, Killer(federation, participant, topic, phase, after=after))
     assert federation.coordinator.left_out == {}
     assert federation.coordinator.ended == ""
     assert all(same(weights(federation, one), undisturbed) for one in (COORDINATOR, *range(12)))
@@ -179,5 +179,9 @@ def test_a_budget_of_comparisons_is_one_for_all_attempts(twelve: PartsFolder, le
     federation.run()
     assert federation.coordinator.left_out[LOST] == "trees"
     assert (federation.coordinator.ended == "") == left
-    stopped = [str(party.ended) for party in federation.parties.values() if party.ended]
+    stopped = [
+        str(participant.ended)
+        for participant in federation.participants.values()
+        if participant.ended
+    ]
     assert any("the budget is 0" in line for line in stopped) != left

@@ -62,9 +62,9 @@ class WatchedFederation(Federation):
         """From and to the coordinator, each once."""
         super().__init__(folder, config, watch=self._look)
 
-    def start(self, party: int) -> None:
-        super().start(party)
-        if party == COORDINATOR:
+    def start(self, participant: int) -> None:
+        super().start(participant)
+        if participant == COORDINATOR:
             self.history = RunHistory(RUN, self.file, wall=lambda: BEGAN + self.now)
             self.coordinator.job._on_epoch = self.history.on_epoch
 

@@ -1,6 +1,6 @@
-"""The configuration of the NATS server: TLS for both sides, and what each party may do.
+"""The configuration of the NATS server: TLS for both sides, and what each participant may do.
 
-A party is known by its certificate alone. It may publish on `to.*.<itself>` and subscribe to
+A participant is known by its certificate alone. It may publish on `to.*.<itself>` and subscribe to
 `to.<itself>.*`, nothing else; there is no other user, no JetStream and no monitoring port. Only TLS
 keys of the directory are accepted, so a key that was replaced is refused from the next reload on
 (servers before 2.10 only refuse its next connection).
@@ -8,7 +8,7 @@ keys of the directory are accepted, so a key that was replaced is refused from t
 TLS 1.3 is the least version: only its cipher suites are listed, which servers from 2.9 on
 understand (the setting `min_version` came later).
 
-After parties were issued, write the configuration again and let the server read it, without
+After participants were issued, write the configuration again and let the server read it, without
 disturbing connections: `nats-server --signal reload=PID_FILE`, or `Broker.reload`.
 
 The NATS server as a child process, on a free port of this machine.
@@ -60,7 +60,8 @@ class BrokerSettings:
     max_payload: int = 1 << 20
     """Bytes of the largest message."""
     max_connections: int | None = None
-    """By default two for each party, for those that come back before they are missed, and some."""
+    """By default two for each participant, for those that come back before they are missed, and
+    some."""
     log_file: Path | None = None
     """By default standard error."""
     pid_file: Path | None = None
@@ -78,7 +79,7 @@ DEFAULTS = BrokerSettings()
 
 
 def write_broker_config(pki: Path, out: Path, settings: BrokerSettings = DEFAULTS) -> Directory:
-    """Write the configuration for the parties that an authority has listed.
+    """Write the configuration for the participants that an authority has listed.
 
     Args:
         pki: folder of the authority.
@@ -89,7 +90,7 @@ def write_broker_config(pki: Path, out: Path, settings: BrokerSettings = DEFAULT
         The directory that it is for.
 
     Raises:
-        UsageError: the broker has no certificate yet, or there are no parties.
+        UsageError: the broker has no certificate yet, or there are no participants.
         InputError: the directory or a key is refused.
     """
     broker = pki / BROKER
@@ -113,13 +114,13 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
         settings: what an operator chooses.
 
     Raises:
-        UsageError: there are no parties: the server takes empty lists for no limit.
+        UsageError: there are no participants: the server takes empty lists for no limit.
     """
-    if not directory.parties:
-        raise UsageError("no party has a certificate yet; type: lumos pki issue")
-    connections = settings.max_connections or 2 * len(directory.parties) + _SPARE_CONNECTIONS
+    if not directory.participants:
+        raise UsageError("no participant has a certificate yet; type: lumos pki issue")
+    connections = settings.max_connections or 2 * len(directory.participants) + _SPARE_CONNECTIONS
     lines = [
-        f"# Lumos, directory {directory.serial}: {len(directory.parties)} parties.",
+        f"# Lumos, directory {directory.serial}: {len(directory.participants)} participants.",
         "# After a change, write this file again; then: nats-server --signal reload=PID_FILE",
         'server_name: "lumos"',
         f"host: {_quoted(settings.host)}",
@@ -131,7 +132,7 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
         lines += [f"log_file: {_path(settings.log_file)}", f"logfile_size_limit: {_LOG_BYTES}"]
     if settings.pid_file is not None:
         lines.append(f"pid_file: {_path(settings.pid_file)}")
-    pins = ", ".join(_quoted(listed.tls_key) for listed in directory.parties.values())
+    pins = ", ".join(_quoted(listed.tls_key) for listed in directory.participants.values())
     lines += [
         "tls {",
         f"  cert_file: {_path(broker / CERTIFICATE)}",
@@ -145,17 +146,17 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
         "authorization {",
         "  timeout: 10",
         "  users: [",
-        *(_user(party) for party in directory.parties),
+        *(_user(participant) for participant in directory.participants),
         "  ]",
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _user(party: int) -> str:
-    publish, subscribe = _quoted(publish_subjects(party)), _quoted(own_subjects(party))
+def _user(participant: int) -> str:
+    publish, subscribe = _quoted(publish_subjects(participant)), _quoted(own_subjects(participant))
     permissions = f"{{publish: {{allow: [{publish}]}}, subscribe: {{allow: [{subscribe}]}}}}"
-    return f"    {{user: {_quoted(user_name(party))}, permissions: {permissions}}}"
+    return f"    {{user: {_quoted(user_name(participant))}, permissions: {permissions}}}"
 
 
 def _path(path: Path) -> str:

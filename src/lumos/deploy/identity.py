@@ -1,19 +1,19 @@
-"""Who a party is: its names, its keys and certificate, and the directory of everybody's keys.
+"""Who a participant is: its names, its keys and certificate, and the directory of everybody's keys.
 
-As in the exchange, a party is a number: a device's own, or `COORDINATOR`. It has a short name in
-subjects, `17` or `c`; a user name for the broker, which its certificate holds,
+As in the exchange, a participant is a number: a device's own, or `COORDINATOR`. It has a short name
+in subjects, `17` or `c`; a user name for the broker, which its certificate holds,
 `lumos://device/17` or `lumos://coordinator`; and a folder, `device-17` or `coordinator`. Private
 keys in it are for their owner only, and refused otherwise.
 
 All keys of TLS are Ed25519: Go's TLS (the NATS server) and OpenSSL (Python) both take them, and
-signing needs no randomness. A party's certificate binds three things: its number, as a URI that the
-broker maps to a user; its TLS key; and its sealing key (X25519), as a second URI. A broker's
-certificate names hosts, and no party. Certificates of parties are for clients and those of
-brokers for servers, so neither can take the other's place.
+signing needs no randomness. A participant's certificate binds three things: its number, as a URI
+that the broker maps to a user; its TLS key; and its sealing key (X25519), as a second URI. A
+broker's certificate names hosts, and no participant. Certificates of participants are for clients
+and those of brokers for servers, so neither can take the other's place.
 
-The public directory has every party's sealing key, signed by the authority. The file is one JSON
-object, `{"signature": …, "body": …}`. The signature is over the bytes of the body as they stand in
-the file, so nothing is parsed before it has been checked.
+The public directory has every participant's sealing key, signed by the authority. The file is one
+JSON object, `{"signature": …, "body": …}`. The signature is over the bytes of the body as they
+stand in the file, so nothing is parsed before it has been checked.
 """
 
 import hashlib
@@ -55,59 +55,65 @@ _COORDINATOR_USER = "lumos://coordinator"
 _DEVICE_USER = re.compile(r"lumos://device/(0|[1-9][0-9]{0,17})")
 
 
-def party_name(party: int) -> str:
-    """Return a party's name in subjects: `c`, or the number of the device.
+def participant_name(participant: int) -> str:
+    """Return a participant's name in subjects: `c`, or the number of the device.
 
     Raises:
-        UsageError: there is no such party.
+        UsageError: there is no such participant.
     """
-    if party == COORDINATOR:
+    if participant == COORDINATOR:
         return _SHORT
-    if not 0 <= party < 10**18:
-        raise UsageError(f"a device has a number from 0 on, got {party}")
-    return str(party)
+    if not 0 <= participant < 10**18:
+        raise UsageError(f"a device has a number from 0 on, got {participant}")
+    return str(participant)
 
 
 def subject(receiver: int, sender: int) -> str:
-    """Return the subject of what one party sends to another: `to.<receiver>.<sender>`."""
-    return f"to.{party_name(receiver)}.{party_name(sender)}"
+    """Return the subject of what one participant sends to another: `to.<receiver>.<sender>`."""
+    return f"to.{participant_name(receiver)}.{participant_name(sender)}"
 
 
-def publish_subjects(party: int) -> str:
-    """Return the only subjects on which a party may publish: from itself, to anybody."""
-    return f"to.*.{party_name(party)}"
+def publish_subjects(participant: int) -> str:
+    """Return the only subjects on which a participant may publish: from itself, to anybody."""
+    return f"to.*.{participant_name(participant)}"
 
 
-def own_subjects(party: int) -> str:
-    """Return the only subjects to which a party may subscribe: from anybody, to itself."""
-    return f"to.{party_name(party)}.*"
+def own_subjects(participant: int) -> str:
+    """Return the only subjects to which a participant may subscribe: from anybody, to itself."""
+    return f"to.{participant_name(participant)}.*"
 
 
-def user_name(party: int) -> str:
-    """Return the name under which the broker knows a party: a URI, in its certificate."""
-    return _COORDINATOR_USER if party == COORDINATOR else f"lumos://device/{party_name(party)}"
+def user_name(participant: int) -> str:
+    """Return the name under which the broker knows a participant: a URI, in its certificate."""
+    return (
+        _COORDINATOR_USER
+        if participant == COORDINATOR
+        else f"lumos://device/{participant_name(participant)}"
+    )
 
 
-def party_of(user: str) -> int | None:
-    """Return the party with this user name, None where it is nobody's."""
+def participant_of(user: str) -> int | None:
+    """Return the participant with this user name, None where it is nobody's."""
     if user == _COORDINATOR_USER:
         return COORDINATOR
     match = _DEVICE_USER.fullmatch(user)
     return None if match is None else int(match[1])
 
 
-def described(party: int) -> str:
-    """Return a party's name for people: `the coordinator`, or `device 17`."""
-    return "the coordinator" if party == COORDINATOR else f"device {party}"
+def described(participant: int) -> str:
+    """Return a participant's name for people: `the coordinator`, or `device 17`."""
+    return "the coordinator" if participant == COORDINATOR else f"device {participant}"
 
 
-def folder_name(party: int) -> str:
-    """Return the name of a party's folder, and the common name of its certificate."""
-    return "coordinator" if party == COORDINATOR else f"device-{party_name(party)}"
+def folder_name(participant: int) -> str:
+    """Return the name of a participant's folder, and the common name of its certificate."""
+    return (
+        "coordinator" if participant == COORDINATOR else f"device-{participant_name(participant)}"
+    )
 
 
 CERTIFICATE, KEY, SEAL_KEY, AUTHORITY = "certificate.pem", "key.pem", "seal.key", "authority.pem"
-"""What a party's folder holds; the last one is public, and the same for all parties."""
+"""What a participant's folder holds; the last one is public, and the same for all participants."""
 SEAL_BYTES = 32
 _LARGEST = 1 << 16
 
@@ -188,7 +194,7 @@ YEAR = timedelta(days=365)
 CLOCK_SKEW = timedelta(minutes=5)
 """A certificate begins so much before it is issued: clocks of devices differ."""
 SEAL = re.compile(r"lumos://seal/([0-9a-f]{64})")
-"""The URI with the sealing key of a party."""
+"""The URI with the sealing key of a participant."""
 _ORGANISATION = "lumos"
 _BROKER = "broker"
 
@@ -216,10 +222,10 @@ class Validity:
             raise UsageError("`valid` ends after the last year of the calendar") from None
 
 
-class PartyKeys(NamedTuple):
-    """What the certificate of a party says of it."""
+class ParticipantKeys(NamedTuple):
+    """What the certificate of a participant says of it."""
 
-    party: int
+    participant: int
     seal: bytes
     """X25519 public key, 32 bytes."""
 
@@ -241,8 +247,8 @@ def authority_certificate(key: Ed25519PrivateKey, validity: Validity) -> x509.Ce
     return builder.sign(key, None)
 
 
-def party_certificate(
-    keys: PartyKeys,
+def participant_certificate(
+    keys: ParticipantKeys,
     public: Ed25519PublicKey,
     authority: x509.Certificate,
     signer: Ed25519PrivateKey,
@@ -258,8 +264,8 @@ def party_certificate(
         validity: from when to when.
     """
     return _leaf(
-        folder_name(keys.party),
-        party_uris(keys),
+        folder_name(keys.participant),
+        participant_uris(keys),
         ExtendedKeyUsageOID.CLIENT_AUTH,
         public,
         authority,
@@ -283,17 +289,17 @@ def broker_certificate(
     return _leaf(_BROKER, names, usage, public, authority, signer, validity)
 
 
-def party_uris(keys: PartyKeys) -> list[x509.GeneralName]:
-    """Return the two URIs of a party's certificate: its user name, and its sealing key."""
+def participant_uris(keys: ParticipantKeys) -> list[x509.GeneralName]:
+    """Return the two URIs of a participant's certificate: its user name, and its sealing key."""
     return [
-        x509.UniformResourceIdentifier(user_name(keys.party)),
+        x509.UniformResourceIdentifier(user_name(keys.participant)),
         x509.UniformResourceIdentifier(f"lumos://seal/{keys.seal.hex()}"),
     ]
 
 
-def party_name_of(party: int) -> x509.Name:
-    """Return the subject of a party's certificate, for people; the broker reads the URI."""
-    return _name(folder_name(party))
+def participant_name_of(participant: int) -> x509.Name:
+    """Return the subject of a participant's certificate, for people; the broker reads the URI."""
+    return _name(folder_name(participant))
 
 
 def _leaf(
@@ -363,31 +369,31 @@ def _host(host: str) -> x509.GeneralName:
     return x509.DNSName(host.lower())
 
 
-def read_party_uris(extensions: x509.Extensions) -> PartyKeys:
+def read_participant_uris(extensions: x509.Extensions) -> ParticipantKeys:
     """Read who a certificate, or a request for one, is of, and the sealing key.
 
     Raises:
-        InputError: it is not of a party.
+        InputError: it is not of a participant.
     """
     try:
         names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         raise InputError("is not of a device or the coordinator: it names nobody") from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    parties = [party for uri in uris if (party := party_of(uri)) is not None]
+    participants = [participant for uri in uris if (participant := participant_of(uri)) is not None]
     seals = [match[1] for uri in uris if (match := SEAL.fullmatch(uri))]
-    if len(list(names)) != 2 or len(parties) != 1 or len(seals) != 1:
+    if len(list(names)) != 2 or len(participants) != 1 or len(seals) != 1:
         raise InputError("is not of one device, or the coordinator, with one sealing key")
-    return PartyKeys(parties[0], bytes.fromhex(seals[0]))
+    return ParticipantKeys(participants[0], bytes.fromhex(seals[0]))
 
 
-def check_party_certificate(
+def check_participant_certificate(
     certificate: x509.Certificate, authority: x509.Certificate
-) -> PartyKeys:
-    """Check that an authority has certified a party, and that this is valid now.
+) -> ParticipantKeys:
+    """Check that an authority has certified a participant, and that this is valid now.
 
     Raises:
-        InputError: another authority signed it, it is not valid now, or it is not of a party.
+        InputError: another authority signed it, it is not valid now, or it is not of a participant.
     """
     try:
         certificate.verify_directly_issued_by(authority)
@@ -395,14 +401,14 @@ def check_party_certificate(
         raise InputError(
             "is not signed by this authority; issue the certificate with its folder"
         ) from None
-    keys = read_party_uris(certificate.extensions)
+    keys = read_participant_uris(certificate.extensions)
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     if list(usage) != [ExtendedKeyUsageOID.CLIENT_AUTH]:
         raise InputError("is not a certificate for a client of the broker")
-    refuse_outdated(certificate, described(keys.party))
+    refuse_outdated(certificate, described(keys.participant))
     return keys
 
 
@@ -461,9 +467,9 @@ _PURPOSE = b"lumos directory 1\0"
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the directory says of one party."""
+    """What the directory says of one participant."""
 
-    party: int
+    participant: int
     seal: str
     """X25519 public key, in hex."""
     certificate: str
@@ -474,11 +480,11 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When its certificate ends, in seconds since 1970."""
 
     @classmethod
-    def of(cls, keys: PartyKeys, certificate: x509.Certificate) -> "Listed":
+    def of(cls, keys: ParticipantKeys, certificate: x509.Certificate) -> "Listed":
         """List a certificate that the authority has signed."""
         key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return cls(
-            party=keys.party,
+            participant=keys.participant,
             seal=keys.seal.hex(),
             certificate=fingerprint(certificate),
             tls_key=hashlib.sha256(key).hexdigest(),
@@ -489,7 +495,7 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     serial: int
     """Grows with every change."""
-    parties: list[Listed]
+    participants: list[Listed]
 
 
 class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -499,15 +505,15 @@ class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Directory:
-    """The parties of a federation."""
+    """The participants of a federation."""
 
-    parties: Mapping[int, Listed] = field(default_factory=dict)
+    participants: Mapping[int, Listed] = field(default_factory=dict)
     serial: int = 0
     """Number of the change that made it: of two directories, the larger one is newer."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what is signed, in hex: equal where two parties have the same directory."""
+        """SHA-256 of what is signed, in hex: equal where two participants have the same directory."""
         return hashlib.sha256(self._body()).hexdigest()
 
     @classmethod
@@ -520,7 +526,7 @@ class Directory:
 
         Raises:
             InputError: the file cannot be read, the authority did not sign it or is not valid now,
-                or two parties have the same number or key.
+                or two participants have the same number or key.
         """
         try:
             return cls._read(path.read_bytes(), authority)
@@ -539,16 +545,18 @@ class Directory:
         except InvalidSignature:
             raise InputError("is not signed by this authority; fetch the directory again") from None
         except ValueError:  # so are the errors of msgspec
-            raise InputError("is not a directory of parties; fetch it again") from None
+            raise InputError("is not a directory of participants; fetch it again") from None
         try:
             read = msgspec.json.decode(body, type=_Body)
         except ValueError:
             raise InputError("is of another version of Lumos") from None
-        parties = {listed.party: listed for listed in read.parties}
+        participants = {listed.participant: listed for listed in read.participants}
         for what in ("party", "seal", "certificate", "tls_key"):
-            if len({getattr(listed, what) for listed in read.parties}) < len(read.parties):
-                raise InputError(f"lists two parties with the same {what}; issue them again")
-        return cls(parties, read.serial)
+            if len({getattr(listed, what) for listed in read.participants}) < len(
+                read.participants
+            ):
+                raise InputError(f"lists two participants with the same {what}; issue them again")
+        return cls(participants, read.serial)
 
     def write(self, path: Path, signer: Ed25519PrivateKey) -> None:
         """Sign the directory with the authority's key, and write it."""
@@ -557,35 +565,35 @@ class Directory:
         write_bytes(path, msgspec.json.encode(_Signed(signature, msgspec.Raw(body))) + b"\n")
 
     def _body(self) -> bytes:
-        listed = sorted(self.parties.values(), key=lambda listed: listed.party)
+        listed = sorted(self.participants.values(), key=lambda listed: listed.participant)
         return msgspec.json.encode(_Body(self.serial, listed))
 
     def replaced(self, new: Mapping[int, Listed]) -> "Directory":
-        """Return the next directory, in which some parties are new or have new keys."""
-        return Directory({**self.parties, **new}, self.serial + 1)
+        """Return the next directory, in which some participants are new or have new keys."""
+        return Directory({**self.participants, **new}, self.serial + 1)
 
-    def listed(self, party: int) -> Listed:
-        """Return what is known of a party.
+    def listed(self, participant: int) -> Listed:
+        """Return what is known of a participant.
 
         Raises:
             InputError: nobody has this number, or its certificate has ended.
         """
-        if party not in self.parties:
+        if participant not in self.participants:
             raise InputError(
-                f"the directory has no {party_name(party)!r}; issue a certificate for "
-                f"{described(party)}, or fetch the directory again"
+                f"the directory has no {participant_name(participant)!r}; issue a certificate for "
+                f"{described(participant)}, or fetch the directory again"
             )
-        listed = self.parties[party]
-        refuse_expired(datetime.fromtimestamp(listed.ends, UTC), described(party))
+        listed = self.participants[participant]
+        refuse_expired(datetime.fromtimestamp(listed.ends, UTC), described(participant))
         return listed
 
-    def sealing_key(self, party: int) -> bytes:
-        """Return the public sealing key of a party, 32 bytes.
+    def sealing_key(self, participant: int) -> bytes:
+        """Return the public sealing key of a participant, 32 bytes.
 
         Raises:
             InputError: nobody has this number, or its certificate has ended.
         """
-        return bytes.fromhex(self.listed(party).seal)
+        return bytes.fromhex(self.listed(participant).seal)
 
 
 class Identity(InMemoryOnly):
@@ -596,30 +604,30 @@ class Identity(InMemoryOnly):
     def __init__(
         self,
         folder: Path,
-        party: int,
+        participant: int,
         certificate: x509.Certificate,
         authority: x509.Certificate,
         seal: PrivateKey,
     ) -> None:
         self._folder, self._seal = folder, seal
         self._boxes: dict[tuple[str, int], Box] = {}
-        self.party = party
+        self.participant = participant
         """Its device's number, or `COORDINATOR`."""
         self.certificate = certificate
         self.authority = authority
         """The certificate of the federation's authority."""
 
     @classmethod
-    def load(cls, folder: Path, party: int | None = None) -> "Identity":
-        """Read a party's folder, and check everything in it.
+    def load(cls, folder: Path, participant: int | None = None) -> "Identity":
+        """Read a participant's folder, and check everything in it.
 
         Args:
             folder: with `certificate.pem`, `key.pem`, `seal.key` and `authority.pem`.
-            party: who it must be; None for anybody.
+            participant: who it must be; None for anybody.
 
         Raises:
             InputError: a file is missing or damaged, others may read a private key, the certificate
-                is not valid now, of another authority, another party or other keys.
+                is not valid now, of another authority, another participant or other keys.
         """
         authority = read_certificate(folder / AUTHORITY)
         certificate = read_certificate(folder / CERTIFICATE)
@@ -627,11 +635,13 @@ class Identity(InMemoryOnly):
         try:
             check_authority_certificate(authority)
             at = CERTIFICATE
-            keys = check_party_certificate(certificate, authority)
+            keys = check_participant_certificate(certificate, authority)
         except LumosError as error:
             raise InputError(f"{folder / at}: {error}") from None
-        if party is not None and party != keys.party:
-            raise InputError(f"{folder}: is of {described(keys.party)}, not of {described(party)}")
+        if participant is not None and participant != keys.participant:
+            raise InputError(
+                f"{folder}: is of {described(keys.participant)}, not of {described(participant)}"
+            )
         if read_tls_key(folder / KEY).public_key() != certificate.public_key():
             raise InputError(f"{folder / KEY}: is not the key of {CERTIFICATE}; issue both")
         seal = read_private(folder / SEAL_KEY)
@@ -639,7 +649,7 @@ class Identity(InMemoryOnly):
             raise InputError(f"{folder / SEAL_KEY}: has not {SEAL_BYTES} bytes; issue a new one")
         if bytes(PrivateKey(seal).public_key) != keys.seal:
             raise InputError(f"{folder / SEAL_KEY}: is not the key of {CERTIFICATE}; issue both")
-        return cls(folder, keys.party, certificate, authority, PrivateKey(seal))
+        return cls(folder, keys.participant, certificate, authority, PrivateKey(seal))
 
     def tls(self) -> ssl.SSLContext:
         """Make a TLS context: TLS 1.3, this certificate, and brokers of this authority only."""
@@ -651,33 +661,33 @@ class Identity(InMemoryOnly):
         return context
 
     def require_listed(self, directory: Directory) -> None:
-        """Refuse a directory that has another certificate under this party's number.
+        """Refuse a directory that has another certificate under this participant's number.
 
         Raises:
-            InputError: this party is not listed, or not with this certificate.
+            InputError: this participant is not listed, or not with this certificate.
         """
-        if directory.listed(self.party).certificate != fingerprint(self.certificate):
+        if directory.listed(self.participant).certificate != fingerprint(self.certificate):
             raise InputError(
-                f"the directory has another certificate of {described(self.party)} than "
+                f"the directory has another certificate of {described(self.participant)} than "
                 f"{self._folder}; fetch the newest of both"
             )
 
     def box(self, directory: Directory, other: int) -> Box:
-        """Return the box between this party and another; see `seal_box`."""
+        """Return the box between this participant and another; see `seal_box`."""
         place = (directory.digest, other)
         if place not in self._boxes:
             self.require_listed(directory)
-            if other == self.party:
+            if other == self.participant:
                 raise InputError(f"{described(other)} cannot seal for itself")
             self._boxes[place] = Box(self._seal, PublicKey(directory.sealing_key(other)))
         return self._boxes[place]
 
 
 def seal_box(identity: Identity, directory: Directory, other: int) -> Box:
-    """Return the box that seals what a party and another send each other.
+    """Return the box that seals what a participant and another send each other.
 
-    It is made once for each directory and party; certificates are checked then. Both directions
-    have the same key, so a sealed body must say who sends it to whom.
+    It is made once for each directory and participant; certificates are checked then. Both
+    directions have the same key, so a sealed body must say who sends it to whom.
 
     Raises:
         InputError: one of the two is not in the directory, has another certificate there, or one

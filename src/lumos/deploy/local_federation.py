@@ -1,6 +1,6 @@
 """A whole federation on one machine: broker, coordinator and all devices, a process each.
 
-Every party has a folder, with nothing of others in it:
+Every participant has a folder, with nothing of others in it:
 
     pki/                      the authority, and the broker's keys
     operator/                 facts about the whole graph: the operator's own, never handed out
@@ -35,7 +35,7 @@ from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
 from lumos.deploy.nats import Faults
 from lumos.deploy.pki import LOOPBACK, make_federation
-from lumos.deploy.plan import PartyFolder, handed_out, new_plan, read_plan, write_plan
+from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import DeviceProcess
 from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
 from lumos.deploy.state import RESULT
@@ -216,12 +216,12 @@ def lay_out(
     layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
     write_parts(source, parts, Partition.equal(devices, devices), seed=seed, split=split, task=task)
     make_federation(pki, devices, LOOPBACK if host is None else (host, *LOOPBACK))
-    for party in (COORDINATOR, *range(devices)):
-        folder = path / folder_name(party)
-        (pki / folder_name(party)).rename(folder)
+    for participant in (COORDINATOR, *range(devices)):
+        folder = path / folder_name(participant)
+        (pki / folder_name(participant)).rename(folder)
         shutil.copyfile(pki / DIRECTORY, folder / DIRECTORY)
-        if party != COORDINATOR:
-            own = part_path(parts, party)
+        if participant != COORDINATOR:
+            own = part_path(parts, participant)
             own.rename(folder / own.name)
     private_folder(layout.operator)
     (parts / MANIFEST).rename(layout.operator / MANIFEST)
@@ -238,8 +238,8 @@ INTERRUPTED = 130
 
 def run_device(path: Path, broker: str | None = None, faults: Faults | None = None) -> bool:
     """Be the device of a folder until the run has ended; see `DeviceProcess.run`."""
-    folder = PartyFolder.open(path, coordinator=False)
-    name = described(folder.party)
+    folder = ParticipantFolder.open(path, coordinator=False)
+    name = described(folder.participant)
 
     def log(line: str) -> None:
         print(f"{name}: {line}", file=sys.stderr, flush=True)
@@ -323,7 +323,7 @@ class LocalFederation:
     also if it is killed (on Linux).
 
     Args:
-        layout: folders of all parties.
+        layout: folders of all participants.
         settings: as `lumos.train` takes them.
         deadline: seconds after which a device that does not answer is left out.
         stay: devices stay after the training, and answer.

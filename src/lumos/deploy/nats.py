@@ -1,9 +1,9 @@
-"""A party's link to the others: packets, sealed, over the broker.
+"""A participant's link to the others: packets, sealed, over the broker.
 
 The link is always there, the connection below it is not: it is made again for ever, with bounded
 waits. Without one nothing is kept for later, since mailboxes repeat what is not acknowledged. What
-arrives and is not a packet of this run from its sender to this party is dropped, with a line that
-is not written more often than people can read.
+arrives and is not a packet of this run from its sender to this participant is dropped, with a line
+that is not written more often than people can read.
 
 `LinkFaults` are faults of a network, drawn from a seed: for tests and benchmarks, never of a real
 device.
@@ -31,7 +31,7 @@ from lumos.deploy.identity import (
     Identity,
     described,
     own_subjects,
-    party_name,
+    participant_name,
     seal_box,
     subject,
 )
@@ -86,7 +86,7 @@ class WireCount:
     Sealed packets are counted with their padding; what NATS and TLS add to them is not.
 
     Args:
-        folder: of the party; None to count in memory only.
+        folder: of the participant; None to count in memory only.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -116,22 +116,22 @@ class WireCount:
 
 @dataclass(frozen=True)
 class NetworkPartition:
-    """For some time these parties reach nobody else, and nobody else reaches them."""
+    """For some time these participants reach nobody else, and nobody else reaches them."""
 
-    parties: frozenset[int]
+    participants: frozenset[int]
     begin: float
     """By `time.monotonic`, which is the same in all processes of a machine."""
     end: float
 
     def parts(self, sender: int, receiver: int, now: float) -> bool:
         """Whether it keeps a packet from its receiver."""
-        return self.begin <= now < self.end and (sender in self.parties) != (
-            receiver in self.parties
+        return self.begin <= now < self.end and (sender in self.participants) != (
+            receiver in self.participants
         )
 
 
 class LinkFaults:
-    """What happens to the packets that one party sends.
+    """What happens to the packets that one participant sends.
 
     Args:
         seed: with the same one, the same faults.
@@ -252,7 +252,7 @@ class TlsClient(Client):
 
 
 async def connect(identity: Identity, address: str, **options: Any) -> TlsClient:
-    """Connect a party to the broker.
+    """Connect a participant to the broker.
 
     Args:
         identity: who connects.
@@ -263,7 +263,7 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
     Raises:
         NoTls: the broker does not use TLS.
         ssl.SSLError: the broker's certificate is refused, or the broker refuses ours.
-        nats.errors.Error: the broker refuses the party.
+        nats.errors.Error: the broker refuses the participant.
     """
     client = TlsClient()
     try:
@@ -308,7 +308,7 @@ class Faults(Protocol):
 
 
 class NatsLink:
-    """The link of one party, inside an asynchronous `with`.
+    """The link of one participant, inside an asynchronous `with`.
 
     Args:
         identity: who it is.
@@ -333,8 +333,10 @@ class NatsLink:
         self._identity, self._directory = identity, directory
         self._run, self._address, self._log = run, address, log
         self._faults = faults
-        self._me = identity.party
-        self._names = {party_name(party): party for party in directory.parties}
+        self._me = identity.participant
+        self._names = {
+            participant_name(participant): participant for participant in directory.participants
+        }
         self._client: TlsClient | None = None
         self._arrived: list[Packet] = []
         self._waking = asyncio.Event()
@@ -386,7 +388,7 @@ class NatsLink:
         return arrived
 
     async def send(self, receiver: int, frames: list[Frame]) -> None:
-        """Send frames to a party, in one packet or as many as the broker demands."""
+        """Send frames to a participant, in one packet or as many as the broker demands."""
         client = self._client
         if client is None or not client.is_connected:
             return
@@ -489,7 +491,7 @@ class NatsLink:
         sealed = message.data
         self.count.add_received(len(sealed))
         if sender is None or sender == self._me:
-            self._dropped.drop(None, "a packet of a party that is not in the directory")
+            self._dropped.drop(None, "a packet of a participant that is not in the directory")
             return
         if not PADDING <= len(sealed) - SEAL_OVERHEAD <= LARGEST:
             self._dropped.drop(sender, "a packet has a size that no packet has")
@@ -498,7 +500,7 @@ class NatsLink:
             packet = self._box(sender).decrypt(sealed)
             frames = decode(Route(self._run, sender, self._me), packet)
         except CryptoError:
-            self._dropped.drop(sender, "a packet is not sealed by its sender for this party")
+            self._dropped.drop(sender, "a packet is not sealed by its sender for this participant")
         except LumosError as error:
             self._dropped.drop(sender, str(error))
         else:
@@ -509,7 +511,7 @@ class NatsLink:
 async def _answers(client: TlsClient, closed: asyncio.Event) -> bool:
     """Whether the broker still answers, asked after a while.
 
-    nats-py does not always say that a connection has ended: then a party would wait for ever.
+    nats-py does not always say that a connection has ended: then a participant would wait for ever.
     """
     try:
         async with asyncio.timeout(PROBE_SECONDS):

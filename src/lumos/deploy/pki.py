@@ -4,12 +4,12 @@
     coordinator/   device-0/  device-1/  …   each with certificate, private keys and authority.pem
     broker/                                  certificate and TLS key of the NATS server
 
-A party's folder goes to the party. `authority.key` stays; who has it can be anybody.
+A participant's folder goes to the participant. `authority.key` stays; who has it can be anybody.
 
 A device may make its keys itself, so that they never leave it, and request a certificate. The file
-has a standard signing request (PKCS #10), which the TLS key signs and which names the party and its
-sealing key. X25519 keys cannot sign; the sealing key is therefore drawn as an Ed25519 key, signs
-the request once and is kept in its X25519 form only. So nobody can have another's sealing key
+has a standard signing request (PKCS #10), which the TLS key signs and which names the participant
+and its sealing key. X25519 keys cannot sign; the sealing key is therefore drawn as an Ed25519 key,
+signs the request once and is kept in its X25519 form only. So nobody can have another's sealing key
 certified as its own.
 """
 
@@ -38,7 +38,7 @@ from lumos.deploy.identity import (
     YEAR,
     Directory,
     Listed,
-    PartyKeys,
+    ParticipantKeys,
     Validity,
     authority_certificate,
     broker_certificate,
@@ -46,12 +46,12 @@ from lumos.deploy.identity import (
     described,
     folder_name,
     new_tls_key,
-    party_certificate,
-    party_name,
-    party_name_of,
-    party_uris,
+    participant_certificate,
+    participant_name,
+    participant_name_of,
+    participant_uris,
     read_certificate,
-    read_party_uris,
+    read_participant_uris,
     read_small,
     read_tls_key,
     write_certificate,
@@ -66,20 +66,22 @@ _PURPOSE = b"lumos sealing key 1\0"
 
 
 class NewKeys(InMemoryOnly):
-    """The private keys of a party, just drawn."""
+    """The private keys of a participant, just drawn."""
 
     __slots__ = ("_signing", "party", "tls")
 
-    def __init__(self, party: int) -> None:
-        party_name(party)  # refuses what is no party
-        self.party = party
+    def __init__(self, participant: int) -> None:
+        participant_name(participant)  # refuses what is no participant
+        self.participant = participant
         self.tls: Ed25519PrivateKey = new_tls_key()
         self._signing = SigningKey(entropy.draw(32))
 
     @property
-    def public(self) -> PartyKeys:
+    def public(self) -> ParticipantKeys:
         """Who it is, and its public sealing key."""
-        return PartyKeys(self.party, bytes(self._signing.verify_key.to_curve25519_public_key()))
+        return ParticipantKeys(
+            self.participant, bytes(self._signing.verify_key.to_curve25519_public_key())
+        )
 
     def write(self, folder: Path) -> None:
         """Write both keys, for their owner only."""
@@ -90,8 +92,8 @@ class NewKeys(InMemoryOnly):
 
     def request(self) -> bytes:
         """Return a request for a certificate of these keys, with proof that they are ours."""
-        builder = x509.CertificateSigningRequestBuilder(party_name_of(self.party))
-        names = x509.SubjectAlternativeName(party_uris(self.public))
+        builder = x509.CertificateSigningRequestBuilder(participant_name_of(self.participant))
+        names = x509.SubjectAlternativeName(participant_uris(self.public))
         signed = builder.add_extension(names, critical=False).sign(self.tls, None)
         proof = self._signing.sign(_PURPOSE + signed.public_bytes(Encoding.DER)).signature
         return msgspec.json.encode(
@@ -106,7 +108,7 @@ class NewKeys(InMemoryOnly):
 class CheckedRequest(NamedTuple):
     """A request whose sender has the private keys."""
 
-    keys: PartyKeys
+    keys: ParticipantKeys
     tls: Ed25519PublicKey
     fingerprint: str
     """SHA-256 of the file: compare it with what the device printed."""
@@ -120,15 +122,16 @@ class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its signature of the request, in hex."""
 
 
-def request_certificate(folder: Path, party: int) -> Path:
-    """Draw the keys of a party in a folder, and write a request for its certificate beside them.
+def request_certificate(folder: Path, participant: int) -> Path:
+    """Draw the keys of a participant in a folder, and write a request for its certificate beside
+    them.
 
     The request is all that goes to the authority; `certificate.pem` and `authority.pem`, which it
     returns, belong into the same folder.
 
     Args:
         folder: a new folder, or one without keys.
-        party: who asks.
+        participant: who asks.
 
     Returns:
         The file of the request.
@@ -139,7 +142,7 @@ def request_certificate(folder: Path, party: int) -> Path:
     for name in (KEY, SEAL_KEY):
         if (folder / name).exists():
             raise UsageError(f"{folder / name} is there already; choose a new folder")
-    keys = NewKeys(party)
+    keys = NewKeys(participant)
     keys.write(folder)
     write_bytes(folder / REQUEST, keys.request() + b"\n")
     return folder / REQUEST
@@ -159,7 +162,7 @@ def read_request(path: Path) -> CheckedRequest:
     return CheckedRequest(keys, tls, hashlib.sha256(content).hexdigest())
 
 
-def _checked(content: bytes) -> tuple[PartyKeys, Ed25519PublicKey]:
+def _checked(content: bytes) -> tuple[ParticipantKeys, Ed25519PublicKey]:
     wrong = "is not a request for a certificate; write it with: lumos pki request"
     try:
         request = msgspec.json.decode(content, type=_Request)
@@ -167,7 +170,7 @@ def _checked(content: bytes) -> tuple[PartyKeys, Ed25519PublicKey]:
         tls, valid = signed.public_key(), signed.is_signature_valid
         signer, proof = VerifyKey(bytes.fromhex(request.seal)), bytes.fromhex(request.proof)
         seal = bytes(signer.to_curve25519_public_key())
-        keys = read_party_uris(signed.extensions)
+        keys = read_participant_uris(signed.extensions)
     except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, CryptoError):
         raise InputError(wrong) from None
     if not valid or not isinstance(tls, Ed25519PublicKey):
@@ -241,46 +244,47 @@ class FederationAuthority(InMemoryOnly):
         """The directory as it is on disk."""
         return Directory.load(self.folder / DIRECTORY, self.certificate)
 
-    def issue(self, parties: Iterable[int], validity: Validity | None = None) -> list[Path]:
-        """Draw keys for parties and sign their certificates; all join the directory at once.
+    def issue(self, participants: Iterable[int], validity: Validity | None = None) -> list[Path]:
+        """Draw keys for participants and sign their certificates; all join the directory at once.
 
-        A party that has a certificate gets new keys, which replace the old ones in the directory.
+        A participant that has a certificate gets new keys, which replace the old ones in the
+        directory.
 
         Args:
-            parties: numbers of devices, and `COORDINATOR`.
+            participants: numbers of devices, and `COORDINATOR`.
             validity: by default a year from now.
 
         Returns:
             Their folders.
 
         Raises:
-            UsageError: a number is no party's, or given twice; the authority ends before.
+            UsageError: a number is no participant's, or given twice; the authority ends before.
         """
-        chosen = list(parties)
+        chosen = list(participants)
         if len(set(chosen)) < len(chosen):
-            raise UsageError("a party is named twice; name each once")
-        drawn = [NewKeys(party) for party in chosen]
+            raise UsageError("a participant is named twice; name each once")
+        drawn = [NewKeys(participant) for participant in chosen]
         validity = validity or Validity.lasting()
         signed = [self._signed(keys.public, keys.tls.public_key(), validity) for keys in drawn]
         with locked(self.folder / DIRECTORY):
             directory = self.directory
             for keys, certificate in zip(drawn, signed, strict=True):
-                keys.write(self._place(keys.party))
-                self._write(keys.party, certificate)
+                keys.write(self._place(keys.participant))
+                self._write(keys.participant, certificate)
             listed = (
                 Listed.of(keys.public, certificate)
                 for keys, certificate in zip(drawn, signed, strict=True)
             )
-            new = directory.replaced({each.party: each for each in listed})
+            new = directory.replaced({each.participant: each for each in listed})
             new.write(self.folder / DIRECTORY, self._key)
-        return [self._place(party) for party in chosen]
+        return [self._place(participant) for participant in chosen]
 
     def issue_requested(
         self, request: Path, validity: Validity | None = None
     ) -> tuple[CheckedRequest, Path]:
-        """Sign the certificate that a party asks for, which keeps its private keys itself.
+        """Sign the certificate that a participant asks for, which keeps its private keys itself.
 
-        Whether the request is that party's is for the operator to find out: compare the
+        Whether the request is that participant's is for the operator to find out: compare the
         fingerprint with what the device printed.
 
         Args:
@@ -289,27 +293,27 @@ class FederationAuthority(InMemoryOnly):
 
         Returns:
             What was asked for, and a folder with `certificate.pem` and `authority.pem`, for the
-            party to copy beside its keys.
+            participant to copy beside its keys.
 
         Raises:
-            InputError: the request is damaged, lacks a proof, or has a key of another party.
+            InputError: the request is damaged, lacks a proof, or has a key of another participant.
         """
         asked = read_request(request)
-        party = asked.keys.party
+        participant = asked.keys.participant
         certificate = self._signed(asked.keys, asked.tls, validity or Validity.lasting())
         listed = Listed.of(asked.keys, certificate)
         with locked(self.folder / DIRECTORY):
             directory = self.directory
-            for other in directory.parties.values():
+            for other in directory.participants.values():
                 taken = other.seal == listed.seal or other.tls_key == listed.tls_key
-                if taken and other.party != party:
-                    raise InputError(f"{request}: has a key of {described(other.party)}")
-            place = self._place(party)
+                if taken and other.participant != participant:
+                    raise InputError(f"{request}: has a key of {described(other.participant)}")
+            place = self._place(participant)
             private_folder(place)
             for stale in (KEY, SEAL_KEY):  # of an earlier certificate
                 (place / stale).unlink(missing_ok=True)
-            self._write(party, certificate)
-            directory.replaced({party: listed}).write(self.folder / DIRECTORY, self._key)
+            self._write(participant, certificate)
+            directory.replaced({participant: listed}).write(self.folder / DIRECTORY, self._key)
         return asked, place
 
     def issue_broker(
@@ -318,7 +322,7 @@ class FederationAuthority(InMemoryOnly):
         """Draw a key for the broker and sign its certificate.
 
         Args:
-            hosts: names and addresses by which parties reach it.
+            hosts: names and addresses by which participants reach it.
             validity: by default a year from now.
 
         Returns:
@@ -339,16 +343,16 @@ class FederationAuthority(InMemoryOnly):
         return place
 
     def _signed(
-        self, keys: PartyKeys, public: Ed25519PublicKey, validity: Validity
+        self, keys: ParticipantKeys, public: Ed25519PublicKey, validity: Validity
     ) -> x509.Certificate:
-        return party_certificate(keys, public, self.certificate, self._key, validity)
+        return participant_certificate(keys, public, self.certificate, self._key, validity)
 
-    def _place(self, party: int) -> Path:
-        return self.folder / folder_name(party)
+    def _place(self, participant: int) -> Path:
+        return self.folder / folder_name(participant)
 
-    def _write(self, party: int, certificate: x509.Certificate) -> None:
-        write_certificate(self._place(party) / CERTIFICATE, certificate)
-        write_certificate(self._place(party) / AUTHORITY, self.certificate)
+    def _write(self, participant: int, certificate: x509.Certificate) -> None:
+        write_certificate(self._place(participant) / CERTIFICATE, certificate)
+        write_certificate(self._place(participant) / AUTHORITY, self.certificate)
 
 
 def make_federation(

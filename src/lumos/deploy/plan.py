@@ -1,13 +1,14 @@
-"""What parties are handed before a run begins: the public plan, and the folder of each, checked.
+"""What participants are handed before a run begins: the public plan, and the folder of each,
+checked.
 
 | file | holds |
 |---|---|
 | `run.json`, `manifest.json` | the plan of the run and the manifest; public, the same everywhere |
-| `certificate.pem`, `key.pem`, `seal.key`, `authority.pem` | who the party is |
+| `certificate.pem`, `key.pem`, `seal.key`, `authority.pem` | who the participant is |
 | `directory.json` | everybody's public keys |
 | `part-00017.safetensors` | of a device: its own part, as `lumos split` writes it |
 
-What a party keeps for itself in a run is in the same folder (`lumos.deploy.state`).
+What a participant keeps for itself in a run is in the same folder (`lumos.deploy.state`).
 """
 
 import fcntl
@@ -74,7 +75,7 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
-    """Return the manifest that the parties of a run get.
+    """Return the manifest that the participants of a run get.
 
     Simulated randomness is named by facts about all data, so such a run keeps them. Otherwise
     nothing in the manifest is computed from the data; the settings say what features are like.
@@ -147,7 +148,7 @@ def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = 
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """By which parties check that they have parts of the same graph."""
+    """By which participants check that they have parts of the same graph."""
     return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
 
 
@@ -184,8 +185,8 @@ WIRE = "wire"
 
 
 @dataclass(frozen=True, eq=False)
-class PartyFolder:
-    """What a party is handed; `PartyFolder.open` reads it."""
+class ParticipantFolder:
+    """What a participant is handed; `ParticipantFolder.open` reads it."""
 
     path: Path
     plan: FederationPlan
@@ -194,9 +195,9 @@ class PartyFolder:
     directory: Directory = field(repr=False)
 
     @property
-    def party(self) -> int:
+    def participant(self) -> int:
         """Whose it is."""
-        return self.identity.party
+        return self.identity.participant
 
     @property
     def total(self) -> int:
@@ -204,18 +205,18 @@ class PartyFolder:
         return self.manifest.graph.devices
 
     @classmethod
-    def open(cls, path: Path, *, coordinator: bool) -> "PartyFolder":
+    def open(cls, path: Path, *, coordinator: bool) -> "ParticipantFolder":
         """Read the folder of the coordinator, or of a device.
 
         Raises:
             InputError: a file is missing or damaged, or does not fit the others.
-            UsageError: it is the folder of another kind of party.
+            UsageError: it is the folder of another kind of participant.
         """
         identity = Identity.load(path)
-        if (identity.party == COORDINATOR) != coordinator:
-            command = "coordinator" if identity.party == COORDINATOR else "device"
+        if (identity.participant == COORDINATOR) != coordinator:
+            command = "coordinator" if identity.participant == COORDINATOR else "device"
             raise UsageError(
-                f"{path}: is of {described(identity.party)}; type: lumos {command} {path}"
+                f"{path}: is of {described(identity.participant)}; type: lumos {command} {path}"
             )
         plan, manifest = read_plan(path), read_manifest(path)
         if plan.manifest != manifest_digest(manifest):
@@ -234,9 +235,9 @@ class PartyFolder:
             )
         directory = Directory.load(path / DIRECTORY, identity.authority)
         identity.require_listed(directory)
-        if identity.party >= devices:
+        if identity.participant >= devices:
             raise InputError(f"{path}: there are {devices:,} devices, from 0 on")
-        missing = {COORDINATOR, *range(devices)} - directory.parties.keys()
+        missing = {COORDINATOR, *range(devices)} - directory.participants.keys()
         if missing:
             raise InputError(
                 f"{path / DIRECTORY}: lacks {described(min(missing))}; issue a certificate for it"
@@ -244,7 +245,7 @@ class PartyFolder:
         return cls(path, plan, manifest, identity, directory)
 
     def ended_result(self) -> dict[str, Any] | None:
-        """The result, where the run is over for this party; None while it is not."""
+        """The result, where the run is over for this participant; None while it is not."""
         path = self.path / RESULT
         if not path.exists():
             return None
@@ -253,7 +254,7 @@ class PartyFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from being the same party.
+        """Keep other processes from being the same participant.
 
         Raises:
             UsageError: one is.
@@ -264,7 +265,8 @@ class PartyFolder:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(
-                    f"{self.path}: another process is {described(self.party)} already; end it first"
+                    f"{self.path}: another process is {described(self.participant)} already; end "
+                    f"it first"
                 ) from None
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The process of one party: from its folder to its result, and to its answers after it.
+"""The process of one participant: from its folder to its result, and to its answers after it.
 
 Its loop takes what arrives, goes on, and sends what is due. With a plan whose devices stay, a
 device that is ended or killed after the training comes back when it is started again, and answers
@@ -16,9 +16,9 @@ import numpy as np
 
 from lumos.crypto import entropy
 from lumos.deploy.nats import WIRE_COUNT, Faults, NatsLink, WireCount
-from lumos.deploy.plan import LOCK, WIRE, PartyFolder
-from lumos.deploy.protocol.coordinator import CoordinatorParty
-from lumos.deploy.protocol.device import AnsweringParty, DeviceParty
+from lumos.deploy.plan import LOCK, WIRE, ParticipantFolder
+from lumos.deploy.protocol.coordinator import CoordinatorParticipant
+from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
 from lumos.deploy.protocol.job import ANSWERS_WITH, TREES, TrainingJob
 from lumos.deploy.questions import AnsweringFiles, answering
@@ -55,7 +55,7 @@ LONGEST_SLEEP = 1.0
 """Seconds after which the loop looks around, also where nothing is due."""
 
 
-class DrivenParty(Protocol):
+class DrivenParticipant(Protocol):
     """A device or the coordinator; see `lumos.deploy.protocol`."""
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
@@ -104,15 +104,15 @@ def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
 
 
 async def drive(
-    party: DrivenParty,
+    participant: DrivenParticipant,
     link: NatsLink,
     over: Callable[[float], bool],
     observe: Callable[[int, list[Frame]], None] | None = None,
 ) -> None:
-    """Run a party over its link.
+    """Run a participant over its link.
 
     Args:
-        party: has begun, by the clock `time.monotonic`.
+        participant: has begun, by the clock `time.monotonic`.
         link: is open.
         over: asked with the time, after all that is due was sent: whether to return.
         observe: called with every packet that has arrived: from whom, and what.
@@ -120,17 +120,17 @@ async def drive(
     while True:
         now = time.monotonic()
         for sender, frames in link.take():
-            party.receive(sender, frames, now)
+            participant.receive(sender, frames, now)
             if observe is not None:
                 observe(sender, frames)
-        party.advance(now)
+        participant.advance(now)
         now = time.monotonic()
-        for receiver, frames in party.due(now):
+        for receiver, frames in participant.due(now):
             await link.send(receiver, frames)
         now = time.monotonic()
         if over(now):
             return
-        await link.wait(min(party.next_due() - now, LONGEST_SLEEP))
+        await link.wait(min(participant.next_due() - now, LONGEST_SLEEP))
 
 
 BOOT_BYTES = 16
@@ -138,12 +138,12 @@ FAREWELLS = 3
 """How often a device says that it has heard of the end: packets can be lost."""
 
 
-class _PartyProcess:
+class _ParticipantProcess:
     """What the processes of devices and of the coordinator share."""
 
     def __init__(
         self,
-        folder: PartyFolder,
+        folder: ParticipantFolder,
         log: Callable[[str], None],
         broker: str | None,
         faults: Faults | None,
@@ -160,7 +160,7 @@ class _PartyProcess:
         )  # fmt: skip
 
     def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
-        """Return what the results of all parties have."""
+        """Return what the results of all participants have."""
         return {
             "run": self._folder.plan.run,
             "randomness": self._folder.plan.config.train.randomness,
@@ -191,7 +191,7 @@ def _refuse_interrupted(stop: StopRequest) -> None:
         raise KeyboardInterrupt("the same command goes on")
 
 
-class DeviceProcess(_PartyProcess):
+class DeviceProcess(_ParticipantProcess):
     """One device, with what is on its disk.
 
     Args:
@@ -203,7 +203,7 @@ class DeviceProcess(_PartyProcess):
 
     def __init__(
         self,
-        folder: PartyFolder,
+        folder: ParticipantFolder,
         log: Callable[[str], None],
         *,
         broker: str | None = None,
@@ -211,7 +211,7 @@ class DeviceProcess(_PartyProcess):
     ) -> None:
         super().__init__(folder, log, broker, faults)
         self._store = DeviceFolder(folder.path)
-        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.party)
+        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.participant)
         self._farewells = 0
 
     def run(self) -> bool:
@@ -249,8 +249,8 @@ class DeviceProcess(_PartyProcess):
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
         self._store.before_save = lambda snapshot: self._write_result(job, snapshot)
-        party = DeviceParty(
-            folder.party,
+        participant = DeviceParticipant(
+            folder.participant,
             job,
             self._store,
             entropy.draw(BOOT_BYTES),
@@ -262,17 +262,17 @@ class DeviceProcess(_PartyProcess):
         )
         link = self._link()
         with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, party, self.prediction, link.wake):
-                await drive(party, link, lambda _now: self._is_over(party, stop))
-                if party.ended is None:
+            async with link, answering(folder.path, participant, self.prediction, link.wake):
+                await drive(participant, link, lambda _now: self._is_over(participant, stop))
+                if participant.ended is None:
                     _refuse_interrupted(stop)
                     return None
                 for _ in range(FAREWELLS):
-                    party.say_farewell()
-                    for receiver, frames in party.due(time.monotonic()):
+                    participant.say_farewell()
+                    for receiver, frames in participant.due(time.monotonic()):
                         await link.send(receiver, frames)
                     await asyncio.sleep(0.01)
-        return party.ended
+        return participant.ended
 
     async def _answer_again(self) -> None:
         """Answer until a signal ends this process."""
@@ -280,8 +280,8 @@ class DeviceProcess(_PartyProcess):
         job = self._job(None)
         if self._answering.exist:
             job.restore_answers(self._answering.load())
-        party = AnsweringParty(
-            folder.party,
+        participant = AnsweringParticipant(
+            folder.participant,
             job,
             self._answering.pairs,
             entropy.draw(BOOT_BYTES),
@@ -290,22 +290,22 @@ class DeviceProcess(_PartyProcess):
         )
         link = self._link()
         with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, party, self.prediction, link.wake):
+            async with link, answering(folder.path, participant, self.prediction, link.wake):
                 self._log("the training is over; the device is back, and answers its owner")
-                await drive(party, link, lambda _now: bool(stop))
+                await drive(participant, link, lambda _now: bool(stop))
 
-    def _is_over(self, party: DeviceParty, stop: StopRequest) -> bool:
+    def _is_over(self, participant: DeviceParticipant, stop: StopRequest) -> bool:
         """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
-        if stop or party.ended is None:
+        if stop or participant.ended is None:
             return bool(stop)
-        if party.ended or not self._folder.plan.stay:
+        if participant.ended or not self._folder.plan.stay:
             return True
         if self._farewells == 0:
             self._tidy()
             self._log("the training is over; the device stays, and answers its owner")
         if self._farewells < FAREWELLS:
             self._farewells += 1
-            party.say_farewell()
+            participant.say_farewell()
         return False
 
     def prediction(self) -> dict[str, Any]:
@@ -315,7 +315,7 @@ class DeviceProcess(_PartyProcess):
     def _job(self, keys: DeviceKeys | None) -> TrainingJob:
         """The device's job; without its secret, of a device that only answers."""
         folder, plan = self._folder, self._folder.plan
-        part = PartsFolder.open(folder.path).part([folder.party], plan.config.train.task)
+        part = PartsFolder.open(folder.path).part([folder.participant], plan.config.train.task)
         opened = None if keys is None else self._store.opened()
         return TrainingJob(folder.manifest, plan.config, part, keys, opened, stays=plan.stay)
 
@@ -326,7 +326,7 @@ class DeviceProcess(_PartyProcess):
         weights = _weights(job)
         result = {
             **self._result(job, weights, snapshot),
-            "device": self._folder.party,
+            "device": self._folder.participant,
             "prediction": _probabilities(job.result),
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
         }
@@ -354,7 +354,7 @@ def _probabilities(result: Any) -> list[float] | None:
     return (powers / powers.sum()).tolist()  # type: ignore[no-any-return]
 
 
-def prediction_in(folder: PartyFolder) -> dict[str, Any]:
+def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
     """What a device believes of itself: `device`, `label`, `probability`.
 
     Raises:
@@ -368,7 +368,7 @@ def prediction_in(folder: PartyFolder) -> dict[str, Any]:
         raise UsageError("the run has no classes; ask about a pair: --with NUMBER")
     best = int(np.argmax(chances))
     label = folder.manifest.graph.classes[best]
-    return {"device": folder.party, "label": label, "probability": chances[best]}
+    return {"device": folder.participant, "label": label, "probability": chances[best]}
 
 
 SILENT_BEATS = 5
@@ -378,7 +378,7 @@ _SECONDS = "course/seconds"
 """In a snapshot of the coordinator: how long the run took, also before a restart."""
 
 
-class CoordinatorProcess(_PartyProcess):
+class CoordinatorProcess(_ParticipantProcess):
     """The coordinator, with what is on its disk.
 
     Args:
@@ -391,7 +391,7 @@ class CoordinatorProcess(_PartyProcess):
 
     def __init__(
         self,
-        folder: PartyFolder,
+        folder: ParticipantFolder,
         log: Callable[[str], None],
         *,
         broker: str | None = None,
@@ -451,7 +451,7 @@ class CoordinatorProcess(_PartyProcess):
         before = self._store.load()
         if before is not None:
             self._began -= float(before[_SECONDS])
-        party = CoordinatorParty(
+        participant = CoordinatorParticipant(
             job,
             self._store,
             entropy.draw(BOOT_BYTES),
@@ -459,38 +459,38 @@ class CoordinatorProcess(_PartyProcess):
             time.monotonic(),
             self._log,
         )
-        self._store.before_save = lambda snapshot: self._write_result(party, snapshot)
+        self._store.before_save = lambda snapshot: self._write_result(participant, snapshot)
         link = self._link()
         with threads_for(folder.total, 0), stopped_by_signals(link.wake) as stop:
             async with link:
                 await drive(
-                    party,
+                    participant,
                     link,
-                    lambda now: self._is_over(party, stop, now),
+                    lambda now: self._is_over(participant, stop, now),
                     lambda sender, frames: self._observe(job, sender, frames),
                 )
-                self._show(party, time.monotonic())
-        if party.ended is None:
+                self._show(participant, time.monotonic())
+        if participant.ended is None:
             _refuse_interrupted(stop)
-        return party.ended
+        return participant.ended
 
-    def _is_over(self, party: CoordinatorParty, stop: StopRequest, now: float) -> bool:
+    def _is_over(self, participant: CoordinatorParticipant, stop: StopRequest, now: float) -> bool:
         """Whether every device that is there has heard of the end; and tell people how it goes."""
-        self._show(party, now)
+        self._show(participant, now)
         if stop:
             return True
-        if not party.finished:
+        if not participant.finished:
             self._heard = now
             return False
         plan = self._folder.plan
-        patience = SILENT_BEATS * plan.beat if party.ended else plan.deadline
+        patience = SILENT_BEATS * plan.beat if participant.ended else plan.deadline
         silent = now - self._heard > patience
-        return silent or self._gone >= set(party.present())
+        return silent or self._gone >= set(participant.present())
 
-    def _show(self, party: CoordinatorParty, now: float) -> None:
+    def _show(self, participant: CoordinatorParticipant, now: float) -> None:
         """Let people know, now and then."""
         wire = self._count.totals()
-        self._feed.update(party, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
+        self._feed.update(participant, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
 
     def _publish(self, status: RunStatus) -> None:
         write_text(self._folder.path / STATUS, status.text(), private=True)
@@ -509,16 +509,16 @@ class CoordinatorProcess(_PartyProcess):
     def _seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def _write_result(self, party: CoordinatorParty, snapshot: Arrays) -> Arrays:
+    def _write_result(self, participant: CoordinatorParticipant, snapshot: Arrays) -> Arrays:
         """After the last phase, keep the result; add to the snapshot how long the run took."""
-        job = party.job
+        job = participant.job
         if int(snapshot["phase"]) > job.last:
             weights = _weights(job)
             result = self._result(job, weights, snapshot)
             sums = result["sums"]
             result |= {
                 "devices": job.total,
-                "left_out": {str(device): phase for device, phase in party.left_out.items()},
+                "left_out": {str(device): phase for device, phase in participant.left_out.items()},
                 "seconds": round(self._seconds, 3),
                 "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
                 "losses": self._history.all_losses.values(),

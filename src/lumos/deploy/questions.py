@@ -245,7 +245,7 @@ class PairQuestions:
         job: the device's, whose phases are over.
         deadline: seconds after which a question is given up.
         pairs: what the device has answered.
-        others: as in `DeviceParty`.
+        others: as in `DeviceParticipant`.
     """
 
     def __init__(
@@ -398,8 +398,8 @@ _LONGEST = 4096
 _POLL = 0.02
 
 
-class AskedParty(Protocol):
-    """A device, in the training (`DeviceParty`) or after it (`AnsweringParty`)."""
+class AskedParticipant(Protocol):
+    """A device, in the training (`DeviceParticipant`) or after it (`AnsweringParticipant`)."""
 
     phase: int
     job: TrainingJob
@@ -414,7 +414,7 @@ class AskedParty(Protocol):
 @asynccontextmanager
 async def answering(
     folder: Path,
-    party: AskedParty,
+    participant: AskedParticipant,
     prediction: Callable[[], dict[str, Any]],
     wake: Callable[[], None],
 ) -> AsyncIterator[None]:
@@ -422,14 +422,14 @@ async def answering(
 
     Args:
         folder: of the device.
-        party: the device.
+        participant: the device.
         prediction: what it believes of itself, once the training is over.
         wake: makes the device go on.
     """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            answer = await _answer(party, prediction, wake, await reader.readline())
+            answer = await _answer(participant, prediction, wake, await reader.readline())
         except (ValueError, TypeError, KeyError):
             answer = {"error": "this is no question"}
         except LumosError as error:
@@ -454,24 +454,26 @@ async def answering(
 
 
 async def _answer(
-    party: AskedParty,
+    participant: AskedParticipant,
     prediction: Callable[[], dict[str, Any]],
     wake: Callable[[], None],
     line: bytes,
 ) -> dict[str, Any]:
     asked = json.loads(line)
-    if not party.finished:
-        raise UsageError(f"the training goes on: {party.job.name(party.phase)}; ask later")
+    if not participant.finished:
+        raise UsageError(
+            f"the training goes on: {participant.job.name(participant.phase)}; ask later"
+        )
     if asked["ask"] == "label":
         return prediction()
     if asked["ask"] != "link":
         raise ValueError("another question")
     peer = int(asked["device"])
-    number = party.questions.ask(peer, time.monotonic())
+    number = participant.questions.ask(peer, time.monotonic())
     wake()
-    while number not in party.questions.answers:
+    while number not in participant.questions.answers:
         await asyncio.sleep(_POLL)
-    answer = party.questions.answers.pop(number)
+    answer = participant.questions.answers.pop(number)
     if not isinstance(answer, PairAnswer):
         raise UsageError(answer)
     return {

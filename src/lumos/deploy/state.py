@@ -1,8 +1,9 @@
-"""What parties keep on their disks: it survives a restart, and only the party's user can read it.
+"""What participants keep on their disks: it survives a restart, and only the participant's user can
+read it.
 
 | file | of | holds |
 |---|---|---|
-| `snapshot.bin` | both | where the party stood between two phases; no key, mask or share |
+| `snapshot.bin` | both | where the participant stood between two phases; no key, mask or share |
 | `rounds.log` | both | what it was told in each round since then |
 | `attempts.log` | both | phases that began again: without whom, and what was counted before |
 | `secret.key` | device | the secret of this run: keys of masked sums and what programs draw |
@@ -261,13 +262,13 @@ def _refuse(why: str) -> NoReturn:
 
 
 class BegunAttempt(NamedTuple):
-    """What a party needs to go on with an attempt, beside the snapshot of its phase."""
+    """What a participant needs to go on with an attempt, beside the snapshot of its phase."""
 
     attempt: int
     absent: frozenset[int]
     """Devices that are left out of it."""
     ledgers: Arrays
-    """What the party had counted when it began."""
+    """What the participant had counted when it began."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True, tag="saved"):
@@ -289,8 +290,8 @@ class _Begun(msgspec.Struct, frozen=True, array_like=True):
     ledgers: bytes
 
 
-class PartyState:
-    """The files of one party in one run. One process uses them at a time.
+class ParticipantState:
+    """The files of one participant in one run. One process uses them at a time.
 
     Args:
         path: the folder; it is made if it is not there.
@@ -316,7 +317,7 @@ class PartyState:
         """Read the last snapshot; None before the first.
 
         Raises:
-            InputError: it is damaged, missing, or older than what the party has done since.
+            InputError: it is damaged, missing, or older than what the participant has done since.
         """
         snapshot = read_snapshot(self._snapshot_file, self.remedy)
         self._check_age(snapshot)
@@ -346,13 +347,13 @@ class PartyState:
         write_json(self.path / RESULT, result, private=True, durable=True)
 
     def rounds(self) -> RoundRecord:
-        """Return the rounds since the last snapshot, with what the party was told."""
+        """Return the rounds since the last snapshot, with what the participant was told."""
         snapshot = self.load()
         phase = 0 if snapshot is None else int(snapshot["phase"])
         return {closed.key: dict(closed.envelopes) for closed in self._closed_since(phase)}
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Keep what the party was told in a round; it is on the disk when this returns."""
+        """Keep what the participant was told in a round; it is on the disk when this returns."""
         self._rounds.append(_ClosedRound(key, envelopes))
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
@@ -405,7 +406,7 @@ _BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS, PEERS)
 _SECRET_CHECK = 16
 
 
-class DeviceFolder(PartyState):
+class DeviceFolder(ParticipantState):
     """The folder of one device in one run."""
 
     remedy = (
@@ -517,7 +518,7 @@ class _LeftOut(msgspec.Struct, frozen=True, array_like=True):
     phase: str
 
 
-class CoordinatorFolder(PartyState):
+class CoordinatorFolder(ParticipantState):
     """The folder of the coordinator in one run."""
 
     remedy = "the run cannot go on; begin a new one with an empty folder"

@@ -27,7 +27,7 @@ import numpy as np
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import lumos
-from lumos.deploy.protocol.coordinator import CoordinatorParty
+from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.frames import RUN_TAG
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.errors import InputError, UsageError
@@ -190,18 +190,18 @@ class RunHistory:
         if not self._written:
             self._write()
 
-    def watch(self, party: CoordinatorParty, now: float) -> None:
-        """Note what has changed; call it after every `party.advance(now)`."""
-        fresh = party.left_out.keys() - self._kept.left_out.keys()
+    def watch(self, participant: CoordinatorParticipant, now: float) -> None:
+        """Note what has changed; call it after every `participant.advance(now)`."""
+        fresh = participant.left_out.keys() - self._kept.left_out.keys()
         if fresh:
             self._kept.left_out |= dict.fromkeys(fresh, self.wall())
             self._write()
-        if self._sums is not None and party.sums != self._sums:
+        if self._sums is not None and participant.sums != self._sums:
             # After a restart several sums are read from the disk at once: nobody measured them.
-            if self._opened is not None and party.sums == self._sums + 1:
-                self._recent.append((party.sums, now - self._opened))
+            if self._opened is not None and participant.sums == self._sums + 1:
+                self._recent.append((participant.sums, now - self._opened))
             self._opened = now
-        self._sums = party.sums
+        self._sums = participant.sums
 
     def _write(self) -> None:
         self._written = True
@@ -319,7 +319,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     wire_received: int
     """Bytes that it has received."""
     losses: list[tuple[int, float]]
-    """(epoch, mean training loss), which all parties learn from a sum."""
+    """(epoch, mean training loss), which all participants learn from a sum."""
     about_losses: str
     """What these losses are, in a sentence."""
     left_out: list[LeftOut]
@@ -342,7 +342,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(
-    party: CoordinatorParty,
+    participant: CoordinatorParticipant,
     config: Config,
     history: RunHistory,
     now: float,
@@ -353,17 +353,17 @@ def status_of(
     """Where a run stands.
 
     Args:
-        party: the coordinator.
+        participant: the coordinator.
         config: settings of the run.
-        history: what it noted of the party so far.
-        now: as `party.advance` takes it.
+        history: what it noted of the participant so far.
+        now: as `participant.advance` takes it.
         beat: seconds between two signs of life of a device.
         wire: what the connection has carried.
     """
-    history.watch(party, now)
-    job, texts = party.job, config.profile.texts(config)
-    silent = party.silent(now, ANSWERS * beat)
-    shown = min(party.phase, job.last)
+    history.watch(participant, now)
+    job, texts = participant.job, config.profile.texts(config)
+    silent = participant.silent(now, ANSWERS * beat)
+    shown = min(participant.phase, job.last)
     trains = job.last > 0
     stages = {texts.first_stage: 1, **texts.stages} if trains else {}
     return RunStatus(
@@ -372,16 +372,16 @@ def status_of(
         profile=config.train.profile,
         randomness=config.train.randomness,
         devices=job.total,
-        online=len(party.present()) - len(silent),
+        online=len(participant.present()) - len(silent),
         silent=silent,
         phase=job.name(shown),
         phase_number=shown + 1,
         phases=job.last + 1,
-        phases_done=party.phase,
-        attempt=party.attempt,
+        phases_done=participant.phase,
+        attempt=participant.attempt,
         epochs=config.train.epochs if trains else 0,
         stages=[RunStage(name=name, first=first) for name, first in stages.items()],
-        sums=party.sums,
+        sums=participant.sums,
         seconds_per_sum=history.seconds_per_sum,
         recent_seconds=history.recent,
         ledger=list(_flows(job)),
@@ -389,9 +389,9 @@ def status_of(
         wire_received=wire.received,
         losses=history.losses,
         about_losses=texts.loss,
-        left_out=_left_out(party, history),
-        ended=party.ended,
-        headline=_headline(party, online=len(party.present()) - len(silent)),
+        left_out=_left_out(participant, history),
+        ended=participant.ended,
+        headline=_headline(participant, online=len(participant.present()) - len(silent)),
         started=_iso(history.started),
         updated=_iso(history.wall()),
         seconds=round(history.wall() - history.started, 3),
@@ -406,16 +406,16 @@ def read_status(folder: Path) -> RunStatus | None:
         return None
 
 
-def _headline(party: CoordinatorParty, online: int) -> str:
-    total, lost = party.job.total, len(party.out)
-    if party.ended:
-        return f"The run has failed: {party.ended}"
-    if party.ended == "":
+def _headline(participant: CoordinatorParticipant, online: int) -> str:
+    total, lost = participant.job.total, len(participant.out)
+    if participant.ended:
+        return f"The run has failed: {participant.ended}"
+    if participant.ended == "":
         end = f"{lost} of {total} devices were left out" if lost else f"all {total} devices stayed"
-        return f"The run has finished after {_count(party.sums, 'sum')}; {end}"
-    if not online and not party.phase:
+        return f"The run has finished after {_count(participant.sums, 'sum')}; {end}"
+    if not online and not participant.phase:
         return f"Waiting for {total} devices; none has answered yet"
-    phase = party.job.name(party.phase)
+    phase = participant.job.name(participant.phase)
     left = f", {lost} left out" if lost else ""
     return f"{phase[:1].upper()}{phase[1:]}: {online} of {total} devices online{left}"
 
@@ -424,10 +424,10 @@ def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _left_out(party: CoordinatorParty, history: RunHistory) -> list[LeftOut]:
-    times = {device: history.left_out_at(device) for device in party.left_out}
+def _left_out(participant: CoordinatorParticipant, history: RunHistory) -> list[LeftOut]:
+    times = {device: history.left_out_at(device) for device in participant.left_out}
     return [
-        LeftOut(device=device, phase=party.left_out[device], at=_iso(times[device]))
+        LeftOut(device=device, phase=participant.left_out[device], at=_iso(times[device]))
         for device in sorted(times, key=lambda device: (times[device], device))
     ]
 
@@ -607,14 +607,17 @@ class StatusFeed:
         self.next_due = float("-inf")
         """When `update` has something to do at the latest, on the clock of its `now`."""
 
-    def update(self, party: CoordinatorParty, now: float, wire: WireBytes = NO_BYTES) -> None:
-        """Note what has changed, and publish it now and then; after every `party.advance(now)`."""
-        self._history.watch(party, now)
-        if now < self.next_due and party.ended == self._ended:
+    def update(
+        self, participant: CoordinatorParticipant, now: float, wire: WireBytes = NO_BYTES
+    ) -> None:
+        """Note what has changed, and publish it now and then; after every
+        `participant.advance(now)`."""
+        self._history.watch(participant, now)
+        if now < self.next_due and participant.ended == self._ended:
             return
-        self.next_due, self._ended = now + EVERY, party.ended
+        self.next_due, self._ended = now + EVERY, participant.ended
         self._publish(
-            status_of(party, self._config, self._history, now, beat=self._beat, wire=wire)
+            status_of(participant, self._config, self._history, now, beat=self._beat, wire=wire)
         )
 
 

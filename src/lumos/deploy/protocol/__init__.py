@@ -1,1 +1,1 @@
-"""The protocol of real devices, without I/O: frames, mailboxes, rounds, and the parties."""
+"""The protocol of real devices, without I/O: frames, mailboxes, rounds, and the participants."""

@@ -60,7 +60,7 @@ class CoordinatorStore(Protocol):
         ...
 
 
-class CoordinatorParty:
+class CoordinatorParticipant:
     """The coordinator.
 
     Args:

@@ -10,8 +10,8 @@ that it is *ready*, and goes on once the coordinator says that everyone is. Unti
 begin again from the snapshot, without a device that is lost.
 
 A device that is started again after the training answers, and has no other part in the run
-(`AnsweringParty`). The coordinator may be gone by then, and so is the device's secret of the run: a
-question needs its two ends and the broker.
+(`AnsweringParticipant`). The coordinator may be gone by then, and so is the device's secret of the
+run: a question needs its two ends and the broker.
 """
 
 from collections.abc import Callable, Collection
@@ -74,7 +74,7 @@ class DeviceStore(Protocol):
         ...
 
 
-class DeviceParty:
+class DeviceParticipant:
     """One device.
 
     Args:
@@ -137,7 +137,7 @@ class DeviceParty:
         return self.phase > self.job.last
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived from another party."""
+        """Take what has arrived from another participant."""
         if sender == COORDINATOR:
             self._heard = now
         for frame in frames:
@@ -306,7 +306,7 @@ def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:
         raise InputError("the snapshot is damaged: envelopes to others cannot be read") from None
 
 
-class AnsweringParty:
+class AnsweringParticipant:
     """One device whose training is over.
 
     Args:
@@ -337,7 +337,7 @@ class AnsweringParty:
             self._mailbox.leave_out(absent)
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived from another party."""
+        """Take what has arrived from another participant."""
         for frame in frames:
             if self._mailbox.receive(sender, frame, now):
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS:

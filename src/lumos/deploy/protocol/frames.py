@@ -1,8 +1,8 @@
 """What real devices and the coordinator send each other, as bytes.
 
-A *packet* is a list of frames from one party to another, sealed as a whole. Messages of programs
-are frames of one kind, `Data`: an envelope with all messages of one sender to one receiver in one
-round, empty or not. The others keep rounds going, and say nothing of anybody's data:
+A *packet* is a list of frames from one participant to another, sealed as a whole. Messages of
+programs are frames of one kind, `Data`: an envelope with all messages of one sender to one receiver
+in one round, empty or not. The others keep rounds going, and say nothing of anybody's data:
 
 | frame | from → to | says |
 |---|---|---|
@@ -30,14 +30,14 @@ from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
 WIRE_VERSION = 2
-"""Parties with another version are refused."""
+"""Participants with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
 """Bytes of one packet."""
 
 
 class RoundKey(NamedTuple):
-    """Which round of the run: unique, and the same at all parties."""
+    """Which round of the run: unique, and the same at all participants."""
 
     phase: int
     attempt: int
@@ -167,11 +167,11 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
     version, run, sender, receiver, size = _HEAD.unpack_from(packet)
     if version != WIRE_VERSION:
         raise InputError(
-            f"a party speaks wire version {version}, this one {WIRE_VERSION}; run the same "
+            f"a participant speaks wire version {version}, this one {WIRE_VERSION}; run the same "
             "version of Lumos everywhere"
         )
     if (run, sender, receiver) != route:
-        raise ProtocolError("a packet is of another run, or of other parties")
+        raise ProtocolError("a packet is of another run, or of other participants")
     end = _HEAD.size + size
     if end > len(packet) or len(packet) - end >= PADDING or any(packet[end:]):
         raise ProtocolError("a packet has a length that is not its own")
@@ -214,8 +214,8 @@ def batch_of(data: Data, topic: Topic, sender: int, receiver: int) -> Batch:
     return batch
 
 
-def _all(count: int, party: int) -> Ints:
-    return np.full(count, party, np.int64)
+def _all(count: int, participant: int) -> Ints:
+    return np.full(count, participant, np.int64)
 
 
 def _bodies(data: Data, topic: Topic) -> tuple[np.ndarray, Doubles | None, Ints | None]:

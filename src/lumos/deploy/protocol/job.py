@@ -1,7 +1,7 @@
-"""The phases of a training run at one party: a device with its own part, or the coordinator.
+"""The phases of a training run at one participant: a device with its own part, or the coordinator.
 
-Trees, setup, each epoch, and the last sums are phases of their own. `state_dict` has what a party
-needs to begin with one, and no key, mask, scalar or nonce.
+Trees, setup, each epoch, and the last sums are phases of their own. `state_dict` has what a
+participant needs to begin with one, and no key, mask, scalar or nonce.
 
 A device that is restarted within a phase sends the same messages again, byte by byte. Everything it
 draws there comes from its secret, the phase and the attempt, and it is told the same again: what it
@@ -53,8 +53,8 @@ _NOW, _EARLIER = "ledger/", "earlier/"
 _TOTALS = ("sent", "received", "bytes_sent", "bytes_received")
 
 
-class PartyLedgers:
-    """The ledgers of one party, by name."""
+class ParticipantLedgers:
+    """The ledgers of one participant, by name."""
 
     def __init__(self) -> None:
         self._earlier: list[Arrays] = []
@@ -224,7 +224,7 @@ OnEpoch = Callable[[EpochRecord], None]
 
 
 class TrainingJob:
-    """The phases of one party.
+    """The phases of one participant.
 
     Args:
         manifest: what is public of the graph.
@@ -257,7 +257,7 @@ class TrainingJob:
         self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
         """Number of the last phase; a profile that needs the door `open` has its trees only."""
         self._absent: frozenset[int] = frozenset()
-        self.ledgers = PartyLedgers()
+        self.ledgers = ParticipantLedgers()
         self._keep: Flags = np.zeros(self._whole_part.slots, np.bool_)
         self._heard = HeardReleases()
         self._trainer: RestartableTrainer | None = None
@@ -317,7 +317,7 @@ class TrainingJob:
         return self.trainer.has_sessions(phase - FIRST_EPOCH)
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
-        """The party's program in a phase.
+        """The participant's program in a phase.
 
         Args:
             attempt: another one has other masks, and other sessions.
@@ -366,7 +366,7 @@ class TrainingJob:
         return [] if self._trainer is None else self._trainer.refused()
 
     def state_dict(self, phase: int) -> Arrays:
-        """What the party needs to begin with `phase` after a restart."""
+        """What the participant needs to begin with `phase` after a restart."""
         arrays: Arrays = {
             "phase": np.array(phase),
             "keep": self._keep,
@@ -573,7 +573,8 @@ class TrainingJob:
         yield from self.trainer.compare_told()
 
     def _own(self, program: Program[None]) -> Program[None]:
-        """Return the program of this party: the coordinator has no part in rounds between devices.
+        """Return the program of this participant: the coordinator has no part in rounds between
+        devices.
 
         What a device hears in them is kept, for a restart.
         """

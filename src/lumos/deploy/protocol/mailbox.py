@@ -40,7 +40,7 @@ MOST_KEPT = 1 << 16
 MOST_BYTES = 4 * LARGEST
 """Bytes of them."""
 FORGOTTEN = 1 << 30
-"""A party that starts again has forgotten all phases from this one on."""
+"""A participant that starts again has forgotten all phases from this one on."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Unacknowledged:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one other party."""
+    """What is known of one other participant."""
 
     waiting: dict[RoundKey, _Unacknowledged] = field(default_factory=dict)
     """Envelopes to it that are not acknowledged."""
@@ -84,7 +84,7 @@ class _Peer:
 
 
 class Mailbox:
-    """The envelopes of one party.
+    """The envelopes of one participant.
 
     Args:
         boot: random bytes of this start.
@@ -99,9 +99,9 @@ class Mailbox:
 
     def greet(self, peers: Iterable[int], now: float) -> None:
         """Say hello to these, until they have heard it."""
-        for party in peers:
-            peer = self._peer(party)
-            if party not in self._left and not peer.greeted:
+        for participant in peers:
+            peer = self._peer(participant)
+            if participant not in self._left and not peer.greeted:
                 peer.greeted = True
                 peer.hello = _Unacknowledged(Hello(self._boot, self._durable), now)
 
@@ -120,7 +120,7 @@ class Mailbox:
 
     def welcome(self) -> bool:
         """Whether all that were greeted have answered: then nothing is missing of what they had
-        sent to an earlier start of this party. Those that are left out do not count."""
+        sent to an earlier start of this participant. Those that are left out do not count."""
         return all(peer.hello is None for peer in self._peers.values())
 
     def acknowledged(self, receiver: int, key: RoundKey) -> bool:
@@ -128,17 +128,19 @@ class Mailbox:
         return receiver in self._left or key not in self._peer(receiver).waiting
 
     def envelope(self, sender: int, key: RoundKey) -> Data | None:
-        """What a party sent in a round; None while it has not arrived."""
+        """What a participant sent in a round; None while it has not arrived."""
         return self._peer(sender).arrived.get(key)
 
-    def boot_of(self, party: int) -> bytes | None:
-        """Random bytes of the present start of a party; None while it has not said hello."""
-        peer = self._peer(party)
+    def boot_of(self, participant: int) -> bytes | None:
+        """Random bytes of the present start of a participant; None while it has not said hello."""
+        peer = self._peer(participant)
         return peer.boot if peer.welcome is None else peer.welcome.boot
 
     def senders(self, key: RoundKey) -> list[int]:
         """Who has sent in a round, in the order of the ids."""
-        return sorted(party for party, peer in self._peers.items() if key in peer.arrived)
+        return sorted(
+            participant for participant, peer in self._peers.items() if key in peer.arrived
+        )
 
     def drop(self, sender: int, key: RoundKey) -> None:
         """An envelope was refused: it counts as arrived, and is not looked at again."""
@@ -156,16 +158,16 @@ class Mailbox:
         phase cannot make them again. The coordinator records what it has read.
         """
         return [
-            (party, data)
-            for party, peer in self._peers.items()
+            (participant, data)
+            for participant, peer in self._peers.items()
             for data in peer.kept.values()
-            if party != COORDINATOR
+            if participant != COORDINATOR
         ]
 
-    def leave_out(self, party: int) -> None:
-        """A party is left out for good: nothing is sent to it any more."""
-        self._left.add(party)
-        peer = self._peer(party)
+    def leave_out(self, participant: int) -> None:
+        """A participant is left out for good: nothing is sent to it any more."""
+        self._left.add(participant)
+        peer = self._peer(participant)
         peer.waiting.clear()
         peer.kept.clear()
         peer.hello = None
@@ -192,7 +194,7 @@ class Mailbox:
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
                 size = peer.size + len(frame.body)
                 if len(peer.seen) >= MOST_KEPT or size > MOST_BYTES:
-                    return True  # neither kept nor acknowledged: no party has so much to say
+                    return True  # neither kept nor acknowledged: no participant has so much to say
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
                 peer.size = size
@@ -222,7 +224,7 @@ class Mailbox:
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """What is to be sent now, by receiver."""
         packets = []
-        for party, peer in self._peers.items():
+        for participant, peer in self._peers.items():
             frames = peer.frames
             peer.frames = []
             if peer.acknowledge:
@@ -239,7 +241,7 @@ class Mailbox:
                     frames.append(item.frame)
                     _sent(item, peer.delay, now)
             if frames:
-                packets.append((party, frames))
+                packets.append((participant, frames))
         return packets
 
     def next_due(self) -> float:
@@ -254,9 +256,10 @@ class Mailbox:
         )
 
     def _has_all(self, peer: _Peer, hello: Hello, now: float) -> bool:
-        """Send a party that has started what it may have lost; whether it has all of it.
+        """Send a participant that has started what it may have lost; whether it has all of it.
 
-        Not before something is due: this party may have started itself, and post it again first.
+        Not before something is due: this participant may have started itself, and post it again
+        first.
         """
         if hello.boot != peer.boot:
             peer.boot = hello.boot
@@ -268,10 +271,10 @@ class Mailbox:
             peer.waiting[key] = _Unacknowledged(peer.kept[key], now)
         return not peer.owed
 
-    def _peer(self, party: int) -> _Peer:
-        found = self._peers.get(party)
+    def _peer(self, participant: int) -> _Peer:
+        found = self._peers.get(participant)
         if found is None:
-            found = self._peers[party] = _Peer()
+            found = self._peers[participant] = _Peer()
         return found
 
 

@@ -1,4 +1,4 @@
-"""Rounds of a program over envelopes: how a party knows that a round is complete.
+"""Rounds of a program over envelopes: how a participant knows that a round is complete.
 
 | topic | a device | the coordinator |
 |---|---|---|
@@ -12,11 +12,11 @@ message for; once all have arrived, it tells the coordinator that it is done. Wh
 coordinator closes the round and says whether it was quiet. Whoever was restarted meanwhile has lost
 what had arrived: it goes on once it has all of it again (`Mailbox.welcome`).
 
-A device that is left out is awaited by nobody. What a party was told in a round is recorded before
-anything follows from it, and after a restart it is told the same: told something else, a device
-would hide another vector under the same masks, or use the same scalar twice. An envelope that is
-not what its topic declares is dropped: its sender counts as silent in that round, and `refused`
-says so, without its content.
+A device that is left out is awaited by nobody. What a participant was told in a round is recorded
+before anything follows from it, and after a restart it is told the same: told something else, a
+device would hide another vector under the same masks, or use the same scalar twice. An envelope
+that is not what its topic declares is dropped: its sender counts as silent in that round, and
+`refused` says so, without its content.
 """
 
 from collections.abc import Callable, Collection
@@ -64,11 +64,11 @@ class Presence(Protocol):
 
 
 class _Rounds(Generic[Result]):
-    """One program of one party, in one attempt at one phase.
+    """One program of one participant, in one attempt at one phase.
 
     Args:
         me: own id.
-        mailbox: of the party.
+        mailbox: of the participant.
         presence: who takes part.
         endpoint: through which the messages pass.
         program: what is run.
