@@ -33,7 +33,7 @@ NEW = ".new"
 UNPACKED_BYTES = 1 << 29
 UNPACKED_RATIO = 50
 """An npz may unpack to so many bytes more than so many times its size."""
-_LONGEST_HEADER = 10_000
+_MAX_HEADER = 10_000
 _PIECE = 1 << 20
 
 
@@ -219,9 +219,9 @@ def _unpack(
     with archive.open(member) as raw:
         version = np.lib.format.read_magic(raw)
         if version == (1, 0):
-            header = np.lib.format.read_array_header_1_0(raw, _LONGEST_HEADER)
+            header = np.lib.format.read_array_header_1_0(raw, _MAX_HEADER)
         elif version == (2, 0):
-            header = np.lib.format.read_array_header_2_0(raw, _LONGEST_HEADER)
+            header = np.lib.format.read_array_header_2_0(raw, _MAX_HEADER)
         else:
             raise InputError(f"is damaged: the array {name!r} is of an unknown version")
         shape, by_column, dtype = header

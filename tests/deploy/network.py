@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.deploy.processes import LONGEST_SLEEP
+from lumos.deploy.processes import MAX_SLEEP
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
@@ -244,7 +244,7 @@ class Federation:
     def _next(self) -> None:
         """Move to the next moment at which something happens."""
         moments = [
-            self.now + LONGEST_SLEEP,
+            self.now + MAX_SLEEP,
             *(due.next_due() for due in self.participants.values()),
         ]
         if self.flying:

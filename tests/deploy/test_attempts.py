@@ -7,7 +7,7 @@ import pytest
 from tests.deploy.network import Federation
 from tests.deploy.test_absence import LOST, SUM_PHASE, Killer
 
-from lumos.deploy.protocol.device import MOST_ATTEMPTS
+from lumos.deploy.protocol.device import MAX_ATTEMPTS
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
@@ -25,7 +25,7 @@ def linking() -> Config:
     [
         ([(1, [])], "no device is lost"),
         ([(1, [1]), (2, [1])], "no device is lost"),
-        ([(MOST_ATTEMPTS, [1])], "began again 16 times"),
+        ([(MAX_ATTEMPTS, [1])], "began again 16 times"),
         ([(1, [12])], "does not exist"),
         ([(1, [COORDINATOR])], "does not exist"),
     ],

@@ -1,7 +1,7 @@
 """The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
 
 from lumos.deploy.protocol.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
-from lumos.deploy.protocol.mailbox import FIRST_WAIT, LONGEST_WAIT, MOST_KEPT, Mailbox
+from lumos.deploy.protocol.mailbox import FIRST_WAIT, MAX_KEPT, MAX_WAIT, Mailbox
 
 
 def key(phase: int, number: int = 0, attempt: int = 0) -> RoundKey:
@@ -25,7 +25,7 @@ def test_an_envelope_is_repeated_byte_by_byte_until_it_is_acknowledged() -> None
     assert sent(mailbox, FIRST_WAIT / 2) == []
     assert sent(mailbox, FIRST_WAIT) == [data(0)]
     mailbox.post(2, data(0, b"another body"), 0.0)  # posted before: not changed
-    assert sent(mailbox, FIRST_WAIT + LONGEST_WAIT) == [data(0)]
+    assert sent(mailbox, FIRST_WAIT + MAX_WAIT) == [data(0)]
     assert not mailbox.acknowledged(2, key(0))
     mailbox.receive(2, Acknowledged([key(0)], 0, b""), 9.0)
     assert mailbox.acknowledged(2, key(0))
@@ -103,10 +103,10 @@ def test_what_is_on_disk_is_neither_kept_nor_taken_again() -> None:
 
 def test_nobody_fills_the_memory() -> None:
     mailbox = Mailbox(b"boot")
-    for number in range(MOST_KEPT + 10):
+    for number in range(MAX_KEPT + 10):
         mailbox.receive(2, data(0, b"", number), 0.0)
-    assert mailbox.envelope(2, key(0, MOST_KEPT - 1)) is not None
-    assert mailbox.envelope(2, key(0, MOST_KEPT)) is None
+    assert mailbox.envelope(2, key(0, MAX_KEPT - 1)) is not None
+    assert mailbox.envelope(2, key(0, MAX_KEPT)) is None
     mailbox.receive(3, data(0), 0.0)
     assert mailbox.envelope(3, key(0)) is not None
 

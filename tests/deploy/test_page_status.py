@@ -24,7 +24,7 @@ from tests.deploy.watched import (
 )
 
 import lumos
-from lumos.deploy.status import MOST_SHOWN, RECENT, EpochLosses, RunHistory, RunStatus
+from lumos.deploy.status import MAX_SHOWN, RECENT, EpochLosses, RunHistory, RunStatus
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph
@@ -188,19 +188,19 @@ def test_history_of_another_run_is_not_continued(tmp_path: Path) -> None:
 def test_of_a_long_run_some_losses_are_shown_and_the_last_one(tmp_path: Path) -> None:
     history = RunHistory(RUN, tmp_path / "history.json")
     size = (tmp_path / "losses.bin").stat
-    for epoch in range(1, 2 * MOST_SHOWN + 1):
+    for epoch in range(1, 2 * MAX_SHOWN + 1):
         history.on_epoch(EpochRecord(epoch, None if epoch <= 10 else 1 / epoch, None))
-        if epoch == MOST_SHOWN:
-            assert history.losses == [(one, 1 / one) for one in range(11, MOST_SHOWN + 1)]
+        if epoch == MAX_SHOWN:
+            assert history.losses == [(one, 1 / one) for one in range(11, MAX_SHOWN + 1)]
     shown = history.losses
-    assert MOST_SHOWN / 2 <= len(shown) <= MOST_SHOWN
-    assert shown[-1] == (2 * MOST_SHOWN, 0.5 / MOST_SHOWN)
+    assert MAX_SHOWN / 2 <= len(shown) <= MAX_SHOWN
+    assert shown[-1] == (2 * MAX_SHOWN, 0.5 / MAX_SHOWN)
     assert {(after - before) for (before, _), (after, _) in pairwise(shown)} == {2}
-    assert history.all_losses.values() == [1 / one for one in range(11, 2 * MOST_SHOWN + 1)]
+    assert history.all_losses.values() == [1 / one for one in range(11, 2 * MAX_SHOWN + 1)]
     assert RunHistory(RUN, tmp_path / "history.json").all_losses.items() == [
-        (one, 1 / one) for one in range(11, 2 * MOST_SHOWN + 1)
+        (one, 1 / one) for one in range(11, 2 * MAX_SHOWN + 1)
     ]
-    assert size().st_size == len(RUN) + 8 * 2 * MOST_SHOWN
+    assert size().st_size == len(RUN) + 8 * 2 * MAX_SHOWN
 
 
 def test_losses_that_were_cut_off_or_are_repeated(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from lumos.exchange.transports.loopback import Loopback
 from lumos.graph import Graph, demo_graph
 
 PATIENCE = 120.0  # seconds that a process may be silent on a busy machine
-MOST_ROUNDS = 1000  # an honest run takes fewer than 100
+MAX_ROUNDS = 1000  # an honest run takes fewer than 100
 
 
 class Nursery:
@@ -141,7 +141,7 @@ def forward(office: PostOffice, pipes: list[tuple[int, int]]) -> list[Report]:
                 raise ProtocolError("the coordinator finished early")
             posts.append(frame)
         handed = office.deliver([msgspec.msgpack.encode(post) for post in posts])
-        if office.rounds > MOST_ROUNDS:
+        if office.rounds > MAX_ROUNDS:
             raise ProtocolError("the devices do not come to an end")
         for sink, post in zip(sinks, handed, strict=False):
             write(sink, post)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lumos.errors import InputError
 from lumos.graph import Graph
-from lumos.graph.arrays import LONGEST_ID, lookup, shown, unique_ids
+from lumos.graph.arrays import MAX_ID, lookup, shown, unique_ids
 
 distinct_ids = st.lists(st.integers(0, 40), unique=True, min_size=1)
 
@@ -52,7 +52,7 @@ def test_what_is_shown_fits_into_a_line(value: object) -> None:
 
 def test_an_id_is_not_as_long_as_a_book() -> None:
     """Ids are kept at the length of the longest: one device made files of gigabytes for all."""
-    edges = [["a", "b" * LONGEST_ID]]
+    edges = [["a", "b" * MAX_ID]]
     assert Graph.from_edges(edges).devices == 2
     with pytest.raises(InputError, match="one has 1,001 characters"):
-        Graph.from_edges([["a", "b" * (LONGEST_ID + 1)]])
+        Graph.from_edges([["a", "b" * (MAX_ID + 1)]])

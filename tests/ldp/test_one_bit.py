@@ -12,7 +12,7 @@ from lumos.errors import UsageError
 from lumos.ldp import EncoderSettings
 from lumos.ldp.one_bit import (
     COIN,
-    LEAST_EPSILON,
+    MIN_EPSILON,
     collusion_epsilon,
     element_epsilon,
     largest_bin,
@@ -57,7 +57,7 @@ def test_recovery_is_unbiased_with_the_closed_variance(a: float, b: float, each:
     np.testing.assert_allclose(variance, recovered_variance(x, each, a, b), rtol=1e-9)
 
 
-@given(st.floats(LEAST_EPSILON, 60), st.floats(0, 1))
+@given(st.floats(MIN_EPSILON, 60), st.floats(0, 1))
 def test_randomness_give_the_probability_and_never_more_than_its_ratio(
     each: float, x: float
 ) -> None:

@@ -4,15 +4,15 @@ import pytest
 from reproduce.reported import LARGEST, claim
 from tests.narrow import present
 
-from lumos.paper.profile import LARGEST_WORKLOAD, run_texts
+from lumos.paper.profile import MAX_WORKLOAD, run_texts
 from lumos.training.config import Config
 
 
 def test_the_largest_workloads_are_those_of_the_evaluation() -> None:
     reported = claim("workload", LARGEST)
     assert reported is not None
-    assert {name: reported.of(name) for name in LARGEST_WORKLOAD} == LARGEST_WORKLOAD
-    assert set(LARGEST_WORKLOAD) == {"facebook", "lastfm"}
+    assert {name: reported.of(name) for name in MAX_WORKLOAD} == MAX_WORKLOAD
+    assert set(MAX_WORKLOAD) == {"facebook", "lastfm"}
 
 
 @pytest.mark.parametrize(

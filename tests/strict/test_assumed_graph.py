@@ -11,7 +11,7 @@ from lumos.strict.forecast import (
     CIRCLE,
     CLUSTERED,
     INDEPENDENT,
-    MOST_CERTAIN,
+    MAX_CERTAIN,
     Scenario,
     calibrated_logits,
     draw_federation,
@@ -111,11 +111,11 @@ def test_clustered_errors_are_shared_and_edges_local() -> None:
 def test_features_of_the_community_keep_the_accuracy(accuracy: float, misplaced: float) -> None:
     looks, about = looking_like_home(population(own_accuracy=accuracy), misplaced)
     assert 0 <= looks <= 1
-    assert about <= max(MOST_CERTAIN, accuracy)
+    assert about <= max(MAX_CERTAIN, accuracy)
     apart = misplaced * looks
     assert (1 - apart) * about + apart * (1 - about) / 3 == pytest.approx(accuracy)
     if looks < 1:
-        assert about == pytest.approx(max(MOST_CERTAIN, accuracy))
+        assert about == pytest.approx(max(MAX_CERTAIN, accuracy))
 
 
 @pytest.mark.parametrize(

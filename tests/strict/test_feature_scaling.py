@@ -20,8 +20,8 @@ from lumos.strict.classify.stages import ENCODER
 from lumos.strict.features import (
     BUCKETS,
     CENTRES,
-    LEAST_POWER,
     MAX_SIZES,
+    MIN_POWER,
     POWERS,
     SIZES,
     STAGES,
@@ -84,7 +84,7 @@ def test_octaves_are_powers_of_two() -> None:
     for value in values:
         size, bucket = abs(value), 0
         for power in range(POWERS):
-            if size >= 2.0 ** (LEAST_POWER + power):
+            if size >= 2.0 ** (MIN_POWER + power):
                 bucket = 1 + power
         expected.append(bucket)
     assert octaves(np.array(values)).tolist() == expected

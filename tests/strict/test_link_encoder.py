@@ -18,8 +18,8 @@ from lumos.strict.link import encoder as link_encoder
 from lumos.strict.link.encoder import (
     COUNTED,
     FLATTEN,
-    LEAST_COUNT,
-    LEAST_VARIANCE,
+    MIN_COUNT,
+    MIN_VARIANCE,
     NOBODY,
     Z_STEPS,
     LinkEncoder,
@@ -114,11 +114,11 @@ def test_counts_weigh_rare_words_more() -> None:
     encoder = encoder_of(random_words())
     total = np.array([0, 10, 40, 90, 400, 1600] + [40] * 6) / np.sqrt(COUNTED)
     encoder.learn_counts(total, None)
-    expected = np.maximum([0, 10, 40, 90, 400, 1600] + [40] * 6, LEAST_COUNT) ** -0.5
+    expected = np.maximum([0, 10, 40, 90, 400, 1600] + [40] * 6, MIN_COUNT) ** -0.5
     assert_allclose(encoder.weights, expected)
     noise = Noise.of(1.0, 1, 1.0, 30, schedule().config.updates)
     encoder.learn_counts(total, noise)
-    floor = max(LEAST_COUNT, 2 * noise.total * np.sqrt(COUNTED))
+    floor = max(MIN_COUNT, 2 * noise.total * np.sqrt(COUNTED))
     assert_allclose(encoder.weights, np.maximum(total * np.sqrt(COUNTED), floor) ** -0.5)
     negative = encoder_of(random_words())
     negative.learn_counts(-total, noise)
@@ -153,7 +153,7 @@ def test_whitening_halves_the_differences_of_variance() -> None:
     covariance = z.T @ z
     encoder.learn_spread(encoder.spread().sum(axis=0))
     variance, directions = np.linalg.eigh(covariance)
-    assert variance.min() > LEAST_VARIANCE * variance.max()
+    assert variance.min() > MIN_VARIANCE * variance.max()
     mixed = encoder.mixing.T @ covariance @ encoder.mixing
     assert_allclose(np.diag(mixed), variance ** (1 - 2 * FLATTEN), rtol=1e-9)
     assert_allclose(mixed, np.diag(np.diag(mixed)), atol=1e-9)

@@ -118,7 +118,7 @@ def test_a_graph_for_neither_task_is_refused(tmp_path: Path) -> None:
 def test_without_labels_nobody_has_to_ask_for_link(
     sixty: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_parts, "LARGEST_LINK", 100)
+    monkeypatch.setattr(write_parts, "MAX_LINK", 100)
     folder = written(replace(sixty, labels=None, classes=()), tmp_path / "parts")
     assert folder.split("link").train > 100
 
@@ -126,7 +126,7 @@ def test_without_labels_nobody_has_to_ask_for_link(
 def test_too_many_edges_are_not_split_unless_asked(
     sixty: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_parts, "LARGEST_LINK", 100)
+    monkeypatch.setattr(write_parts, "MAX_LINK", 100)
     folder = written(sixty, tmp_path / "parts")
     with pytest.raises(UsageError, match=r"edges are more than 100; .* again with `task='link'`"):
         folder.facts("link")

@@ -229,7 +229,7 @@ def _trained(federation: LocalFederation) -> dict[str, Any]:
 
 
 SECONDS_BETWEEN_LINES = 10.0
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 @contextmanager
@@ -276,8 +276,8 @@ def status_rows(status: RunStatus) -> list[tuple[str, str]]:
 def _names(devices: list[int]) -> str:
     if not devices:
         return "nobody"
-    shown = ", ".join(map(str, devices[:_MOST_NAMES]))
-    more = len(devices) - _MOST_NAMES
+    shown = ", ".join(map(str, devices[:_MAX_NAMES]))
+    more = len(devices) - _MAX_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 

@@ -47,7 +47,7 @@ from lumos.storage import write_text
 _SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 _SPARE_CONNECTIONS = 16
 _LOG_BYTES = 16 << 20
-_LARGEST_PAYLOAD = 64 << 20
+_MAX_PAYLOAD = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,8 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         if not 0 < self.port < 1 << 16:
             raise UsageError(f"`port` must be from 1 to 65535, got {self.port}")
-        if not 0 < self.max_payload <= _LARGEST_PAYLOAD:
-            raise UsageError(f"`max_payload` must be from 1 to {_LARGEST_PAYLOAD} bytes")
+        if not 0 < self.max_payload <= _MAX_PAYLOAD:
+            raise UsageError(f"`max_payload` must be from 1 to {_MAX_PAYLOAD} bytes")
         if self.max_connections is not None and self.max_connections < 1:
             raise UsageError("`max_connections` must be at least 1")
 

@@ -130,7 +130,7 @@ def private_megabytes(process: int) -> float | None:
     return sum(found) / 1024 if found else None
 
 
-MOST_DEVICES = 2_000
+MAX_DEVICES = 2_000
 """On one machine."""
 _MAX_PAYLOAD = 8 << 20
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 (every party shows a certificate)
@@ -206,9 +206,9 @@ def lay_out(
         UsageError: the folder is not empty, or there are too many devices for one machine.
     """
     devices = len(source.about.ids)
-    if devices > MOST_DEVICES:
+    if devices > MAX_DEVICES:
         raise UsageError(
-            f"{devices:,} devices are too many processes for one machine; up to {MOST_DEVICES:,} "
+            f"{devices:,} devices are too many processes for one machine; up to {MAX_DEVICES:,} "
             "can be started, more are simulated by lumos train"
         )
     refuse_taken(path)

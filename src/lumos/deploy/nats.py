@@ -283,14 +283,14 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
 
 Packet = tuple[int, list[Frame]]
 """From whom, and what."""
-SHORTEST_WAIT, LONGEST_WAIT = 0.05, 2.0
+MIN_WAIT, MAX_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 5.0
 """Seconds between two pings; a broker that does not answer two of them in a row is given up."""
 PROBE_SECONDS = 5.0
 """Seconds between two questions whether the broker answers."""
-MOST_PENDING = LARGEST
+MAX_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
 
@@ -424,7 +424,7 @@ class NatsLink:
             task.add_done_callback(self._late.discard)
 
     async def _publish(self, client: TlsClient, receiver: int, sealed: bytes) -> None:
-        if not client.is_connected or client.pending_data_size + len(sealed) > MOST_PENDING:
+        if not client.is_connected or client.pending_data_size + len(sealed) > MAX_PENDING:
             return
         self.count.add_sent(len(sealed))
         try:
@@ -437,7 +437,7 @@ class NatsLink:
 
     async def _keep_connected(self) -> None:
         """Connect, and connect again whenever the connection has ended."""
-        wait = SHORTEST_WAIT
+        wait = MIN_WAIT
         said = ""
         while not self._leaving:
             closed = asyncio.Event()
@@ -449,11 +449,11 @@ class NatsLink:
                     self._log(f"{line}; trying again")
                     said = line
                 await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
+                wait = min(2 * wait, MAX_WAIT)
                 continue
             if said:
                 self._log("connected to the broker")
-            said, wait = "", SHORTEST_WAIT
+            said, wait = "", MIN_WAIT
             try:
                 self._client = client
                 self._waking.set()
@@ -477,7 +477,7 @@ class NatsLink:
                 allow_reconnect=False,
                 connect_timeout=CONNECT_SECONDS,
                 ping_interval=PING_SECONDS,
-                pending_size=2 * MOST_PENDING,
+                pending_size=2 * MAX_PENDING,
                 closed_cb=on_closed,
                 error_cb=on_error,
             )

@@ -51,7 +51,7 @@ from lumos.storage import part_of, read_json, write_json, write_text
 from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
-LONGEST_SLEEP = 1.0
+MAX_SLEEP = 1.0
 """Seconds after which the loop looks around, also where nothing is due."""
 
 
@@ -130,7 +130,7 @@ async def drive(
         now = time.monotonic()
         if over(now):
             return
-        await link.wait(min(participant.next_due() - now, LONGEST_SLEEP))
+        await link.wait(min(participant.next_due() - now, MAX_SLEEP))
 
 
 BOOT_BYTES = 16

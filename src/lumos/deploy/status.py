@@ -111,7 +111,7 @@ class EpochLosses:
 
 RECENT = 50
 """Sums whose seconds are kept."""
-MOST_SHOWN = 2000
+MAX_SHOWN = 2000
 """Losses that people are shown: of a longer run every second one, every third, …"""
 
 
@@ -165,9 +165,9 @@ class RunHistory:
 
     @property
     def losses(self) -> list[tuple[int, float]]:
-        """(epoch, mean training loss), where there is one; at most `MOST_SHOWN`, the last too."""
+        """(epoch, mean training loss), where there is one; at most `MAX_SHOWN`, the last too."""
         finite = [item for item in self.all_losses.items() if math.isfinite(item[1])]
-        step = -(-len(finite) // MOST_SHOWN) or 1
+        step = -(-len(finite) // MAX_SHOWN) or 1
         return finite[::-1][::step][::-1]
 
     @property

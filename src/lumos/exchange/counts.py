@@ -203,7 +203,7 @@ Spent = tuple[Ints, Ints, Doubles]
 """Positions of senders, ids of receivers, ε of each message."""
 
 
-_MOST_PARTS = 256
+_MAX_PARTS = 256
 """Batches of messages to non-neighbours that are kept before they are added up by pair."""
 
 
@@ -310,7 +310,7 @@ class _PairTotals:
     def _add_non_neighbours(self, spent: Spent) -> None:
         """Count ε by pair; now and then they are added up, in the same order."""
         self._non_neighbours.append(spent)
-        if len(self._non_neighbours) > _MOST_PARTS:
+        if len(self._non_neighbours) > _MAX_PARTS:
             self._non_neighbours = [_by_pair(self._non_neighbours)]
 
     def pairs(self) -> Spent:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     SparseFeatures: TypeAlias = csr_array[np.float32, tuple[int, int]]
 
 BLOCK = 4096
-WIDEST_PER_INDEX, WIDEST = 64, 1_000_000
+WIDEST_PER_INDEX, NOISE_TAIL_SIGMAS = 64, 1_000_000
 """Sparse features may be so many times as wide as the number of indices in use, and so much more.
 
 One index far beyond all others would make models and sums as wide as it says: a single device could
@@ -28,9 +28,9 @@ def refuse_width(width: int, used: int, where: str) -> None:
     """Refuse a number of columns, or of devices, far beyond those in use: before memory is asked.
 
     Raises:
-        InputError: `width` is above `WIDEST_PER_INDEX` · `used` + `WIDEST`.
+        InputError: `width` is above `WIDEST_PER_INDEX` · `used` + `NOISE_TAIL_SIGMAS`.
     """
-    most = WIDEST_PER_INDEX * used + WIDEST
+    most = WIDEST_PER_INDEX * used + NOISE_TAIL_SIGMAS
     if width > most:
         raise InputError(
             f"{where}: the index {width - 1} is far beyond the others, of which {used:,} are in "
@@ -94,7 +94,7 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
 
         features = csr_array(features)
         width = int(features.shape[1])
-        if width > WIDEST:
+        if width > NOISE_TAIL_SIGMAS:
             refuse_width(width, len(np.unique(features.indices)), what)
         wrong = np.flatnonzero(~fits_float32(features.data))
         if len(wrong):
@@ -201,7 +201,7 @@ def spans(starts: Ints, counts: Ints) -> Ints:
 Ids: TypeAlias = Ints | tuple[str, ...]
 
 _AT_ONCE = 4096
-LONGEST_ID = 1000
+MAX_ID = 1000
 """Characters of an id. Files keep all ids at the length of the longest."""
 
 
@@ -344,9 +344,9 @@ def unique_ids(ids: Any) -> Ids:
 def refuse_long(ids: Ids) -> None:
     """Refuse an id with which one device would make the files of all of them large."""
     longest = max(map(len, ids), default=0) if isinstance(ids, tuple) else 0
-    if longest > LONGEST_ID:
+    if longest > MAX_ID:
         raise InputError(
-            f"ids: one has {longest:,} characters; the most are {LONGEST_ID:,}, use shorter ones"
+            f"ids: one has {longest:,} characters; the most are {MAX_ID:,}, use shorter ones"
         )
 
 

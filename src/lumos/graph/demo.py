@@ -50,7 +50,7 @@ SHARES = (0.12, 0.13, 0.15, 0.17, 0.20, 0.23)
 VOCABULARY = 600
 OWN_WORDS = 60
 OWN_WORD = 0.40
-FEWEST_WORDS, MOST_WORDS = 3, 12
+MIN_WORDS, MAX_WORDS = 3, 12
 
 
 def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEED) -> Graph:
@@ -175,8 +175,8 @@ def words_for(
 
 
 def _word_count(chance: Doubles) -> Ints:
-    span = MOST_WORDS - FEWEST_WORDS + 1
-    return FEWEST_WORDS + (chance * span).astype(np.int64)
+    span = MAX_WORDS - MIN_WORDS + 1
+    return MIN_WORDS + (chance * span).astype(np.int64)
 
 
 def _held_words(

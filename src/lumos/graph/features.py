@@ -14,7 +14,7 @@ from lumos.graph.io.files import NUMBER, readable, table_of, text_of
 from lumos.graph.labels import encode, texts_of, unlikely
 from lumos.typing import Doubles, Floats
 
-MOST_NAMED = 12
+MAX_NAMED = 12
 """A note names so many categories of a column at most."""
 
 
@@ -56,7 +56,7 @@ def chosen_columns(
         if index < 0 and column.isdecimal():
             index = int(column) - first
         if not 0 <= index < width:
-            has = ", ".join(map(str, names[:MOST_NAMED])) if names else ""
+            has = ", ".join(map(str, names[:MAX_NAMED])) if names else ""
             has = has or f"numbers {first} … {first + width - 1}"
             raise UsageError(
                 f"{what}: there is no column {shown(column)} for `categorical` (it has: {has})"
@@ -92,8 +92,8 @@ def prepared(columns: Columns, options: ReadOptions, what: str) -> tuple[Any, tu
                 _dense_column(matrix, column), f"{what}, column {columns.name(column)}"
             )
         blocks[column], categories = _one_hot(texts, f"{what}, column {columns.name(column)}")
-        more = len(categories) - MOST_NAMED
-        listed = ", ".join(categories[:MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
+        more = len(categories) - MAX_NAMED
+        listed = ", ".join(categories[:MAX_NAMED]) + (f", and {more} more" if more > 0 else "")
         notes.append(
             f"features: column {columns.name(column)} is one-hot, its {len(categories)} categories "
             f"are public: {listed}"
@@ -149,7 +149,7 @@ def _in_order(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> l
 
 
 BOUNDS_NOTE = "features: every device maps its own values from public bounds to 0 … 1"
-LARGEST_DENSE = 1 << 28
+MAX_DENSE = 1 << 28
 """Sparse features with a lower bound other than 0 become dense: so many numbers at most."""
 
 
@@ -214,7 +214,7 @@ def bounded(features: Any, low: Doubles, high: Doubles, what: str = "features") 
         rows.eliminate_zeros()
         return rows
     if is_sparse(features):
-        if features.shape[0] * features.shape[1] > LARGEST_DENSE:
+        if features.shape[0] * features.shape[1] > MAX_DENSE:
             raise InputError(
                 f"{what}: they are sparse, and lower bounds other than 0 would fill "
                 f"{features.shape[0]:,} x {features.shape[1]:,} numbers; use 0 as the lower bound"

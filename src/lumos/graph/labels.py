@@ -21,7 +21,7 @@ from lumos.graph.io.files import INTEGER, NUMBER
 from lumos.typing import Doubles, Flags, Ints
 
 UNKNOWN = ("", "-1")
-LARGEST_WHOLE = 2.0**53
+MAX_WHOLE = 2.0**53
 """Beyond it a float no longer tells neighbouring whole numbers apart."""
 
 
@@ -110,7 +110,7 @@ def _refuse_no_class(
     fractions = {
         name
         for name, number in numbers.items()
-        if not INTEGER.fullmatch(name) and not (number.is_integer() and abs(number) < LARGEST_WHOLE)
+        if not INTEGER.fullmatch(name) and not (number.is_integer() and abs(number) < MAX_WHOLE)
     }
     negative = {name for name, number in numbers.items() if number < 0 and number != -1}
     for row, name in enumerate(names) if fractions or negative else ():
@@ -189,9 +189,9 @@ def indices_of_names(
 
 FEW_DEVICES = 20
 """So few devices may all be of different classes: a graph to try things out."""
-FEWEST_PER_CLASS = 2
+MIN_PER_CLASS = 2
 """With fewer devices per class, on average, nearly every device has a class of its own."""
-MANY_CLASSES, FEWEST_PER_MANY = 100, 5
+MANY_CLASSES, MIN_PER_MANY = 100, 5
 """Above so many classes, each needs so many devices on average: numbers of days, prices, ages in
 days repeat a few times by chance."""
 
@@ -229,7 +229,7 @@ def unlikely(classes: int, devices: int) -> bool:
     if devices <= FEW_DEVICES:
         return False
     per_class = devices / max(classes, 1)
-    return per_class < FEWEST_PER_CLASS or (classes > MANY_CLASSES and per_class < FEWEST_PER_MANY)
+    return per_class < MIN_PER_CLASS or (classes > MANY_CLASSES and per_class < MIN_PER_MANY)
 
 
 def binned(values: Doubles, bins: int) -> tuple[Ints, tuple[str, ...]]:
@@ -345,7 +345,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_whole(array: np.ndarray[Any, Any]) -> bool:
     known = array[~np.isnan(array)]
-    return bool(np.all((np.abs(known) < LARGEST_WHOLE) & (known == np.floor(known))))
+    return bool(np.all((np.abs(known) < MAX_WHOLE) & (known == np.floor(known))))
 
 
 def as_labels(values: Any) -> np.ndarray[Any, Any]:
@@ -385,7 +385,7 @@ def texts_of(array: np.ndarray[Any, Any], what: str) -> list[str | None]:
 def _float_text(value: float) -> str | None:
     if value != value:
         return None
-    return str(int(value)) if value.is_integer() and abs(value) < LARGEST_WHOLE else repr(value)
+    return str(int(value)) if value.is_integer() and abs(value) < MAX_WHOLE else repr(value)
 
 
 def _object_text(value: Any, row: int, what: str) -> str | None:

@@ -12,7 +12,7 @@ from lumos.typing import Doubles, Floats
 Sparse: TypeAlias = "csr_array[np.float32, tuple[int, int]]"
 Features: TypeAlias = "Floats | Sparse"
 
-LEAST_SQUARED = 1e-15
+MIN_SQUARED = 1e-15
 """Numbers between this and its inverse have squares that single precision can add up."""
 
 
@@ -102,7 +102,7 @@ def _squarable(features: Any) -> Any:
     sparse = issparse(features)
     sizes: Any = abs(features)
     largest = sizes.max(axis=1).toarray().ravel() if sparse else sizes.max(axis=1, initial=0)
-    extreme = (largest > 0) & ((largest < LEAST_SQUARED) | (largest > 1 / LEAST_SQUARED))
+    extreme = (largest > 0) & ((largest < MIN_SQUARED) | (largest > 1 / MIN_SQUARED))
     if not extreme.any():
         return features
     factors = np.divide(1.0, largest, out=np.ones(len(largest)), where=extreme, dtype=np.float64)

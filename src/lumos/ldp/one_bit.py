@@ -21,7 +21,7 @@ from lumos.typing import Doubles, Flags, Floats, Ints, Words
 
 COIN = 2.0**32
 """Values of the random bit that decides one bit."""
-LEAST_EPSILON = 2.0**-20
+MIN_EPSILON = 2.0**-20
 """Least ε' of one element: below it, randomness of 32 bits would bias the recovery by over 1e-6."""
 
 
@@ -67,10 +67,10 @@ def element_epsilon(epsilon: float, largest: Ints) -> Doubles:
         UsageError: ε is so small, or s so large, that 32-bit randomness cannot carry ε'.
     """
     each = epsilon / np.maximum(largest, 1)
-    if (each < LEAST_EPSILON).any():
+    if (each < MIN_EPSILON).any():
         raise UsageError(
             f"`epsilon={epsilon}` over {int(largest.max())} elements is less than "
-            f"{LEAST_EPSILON:.0e} for one element, too little to carry anything"
+            f"{MIN_EPSILON:.0e} for one element, too little to carry anything"
         )
     return each
 

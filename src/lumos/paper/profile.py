@@ -180,7 +180,7 @@ class PaperProfile:
 PROFILE = PaperProfile()
 
 
-LARGEST_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
+MAX_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
 """By graph, the largest workload that the paper reports after tree trimming."""
 
 
@@ -200,7 +200,7 @@ def run_texts(config: Config) -> ProfileTexts:
             other_leaf="its features, with noise" if paper.noisy else "its features, as they are",
             builder="the device that keeps these edges",
             virtual_nodes=paper.virtual_nodes,
-            reported_largest=LARGEST_WORKLOAD,
+            reported_largest=MAX_WORKLOAD,
         ),
         sums=_sums,
         validation=(

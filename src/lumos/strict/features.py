@@ -140,7 +140,7 @@ def row_products(rows: Any, table: Doubles) -> Doubles:
 
 Scaling = Literal["auto", "none", "size", "standard"]
 
-LEAST_POWER, POWERS = -24, 64
+MIN_POWER, POWERS = -24, 64
 """Octaves of the histogram: from 2^-24 to 2^40; smaller numbers are zero, larger ones the last."""
 BUCKETS = 1 + POWERS
 WINDOW = 3
@@ -326,10 +326,10 @@ class ScalingSums:
 
 
 def octaves(values: Doubles) -> Ints:
-    """The bucket of each number: 0 for zero, 1 + the octave of its size, from `LEAST_POWER`."""
+    """The bucket of each number: 0 for zero, 1 + the octave of its size, from `MIN_POWER`."""
     _, power = np.frexp(values)  # |x| in [2^(power - 1), 2^power)
-    bucket = np.clip(power - LEAST_POWER, 1, POWERS)
-    found: Ints = np.where(np.abs(values) < 2.0**LEAST_POWER, 0, bucket).astype(np.int64)
+    bucket = np.clip(power - MIN_POWER, 1, POWERS)
+    found: Ints = np.where(np.abs(values) < 2.0**MIN_POWER, 0, bucket).astype(np.int64)
     return found
 
 
@@ -339,7 +339,7 @@ def _bounds(histogram: Doubles, error: float) -> tuple[Doubles, Flags]:
     windows = np.sum([sizes[:, k : k + POWERS] for k in range(WINDOW)], axis=0)
     best = windows.argmax(axis=1)
     most = np.take_along_axis(windows, best[:, None], axis=1)[:, 0]
-    upper: Doubles = 2.0 ** (LEAST_POWER + 1.0 + best)
+    upper: Doubles = 2.0 ** (MIN_POWER + 1.0 + best)
     return upper, most > np.maximum(0.5, CLEAR * error * WINDOW**0.5)
 
 

@@ -57,7 +57,7 @@ from lumos.typing import Doubles, Flags, Ints
 
 CIRCLE = 40
 """Devices of one circle: friends of friends are often friends."""
-MOST_CERTAIN = 0.98
+MAX_CERTAIN = 0.98
 """Largest accuracy of what features say about the class that they belong to."""
 
 
@@ -125,10 +125,10 @@ def looking_like_home(population: Population, misplaced: float) -> tuple[float, 
     """Share f of devices with features of their community, and accuracy a of features about it.
 
     Own features are right with (1 - m·f)·a + m·f·(1 - a)/(k - 1), which is as assumed; f is 1, or
-    as large as a ≤ `MOST_CERTAIN` permits.
+    as large as a ≤ `MAX_CERTAIN` permits.
     """
     others, wanted = population.classes - 1, population.own_accuracy
-    most = max(MOST_CERTAIN, wanted)
+    most = max(MAX_CERTAIN, wanted)
     lost = misplaced * (most - (1 - most) / others)
     looks = 1.0 if lost <= most - wanted else (most - wanted) / lost
     apart = misplaced * looks
@@ -205,10 +205,10 @@ def largest_chance(mean: float, classes: int) -> float:
 
 MAX_SIMULATED = 12_000
 """Most devices that are simulated at once, and about as many in all draws together."""
-MOST_DRAWS = 8
+MAX_DRAWS = 8
 WORK = 400_000
 """Bounds simulated devices times the work of one."""
-LEAST_OF_A_ROW = 30
+MIN_OF_A_ROW = 30
 """Validation devices for each row of a matrix, where not all devices are simulated: so few of them
 would fit their own labels."""
 
@@ -234,7 +234,7 @@ def forecast(population: Population, **settings: Any) -> Forecast | None:
         signed=False,
     )
     size = min(population.devices, MAX_SIMULATED, WORK // _work(schedule, population))
-    needed = 4 * LEAST_OF_A_ROW * schedule.label_form.alphabet
+    needed = 4 * MIN_OF_A_ROW * schedule.label_form.alphabet
     if size < min(population.devices, needed):
         return None
     return Forecast(
@@ -249,7 +249,7 @@ def forecast(population: Population, **settings: Any) -> Forecast | None:
 def _expected(
     schedule: ClassifySchedule, population: Population, scenario: Scenario, size: int
 ) -> Expected:
-    draws = min(MOST_DRAWS, max(2, MAX_SIMULATED // size))
+    draws = min(MAX_DRAWS, max(2, MAX_SIMULATED // size))
     scores = np.array(
         [_Federation(schedule, population, scenario, size, n).scores() for n in range(draws)]
     )

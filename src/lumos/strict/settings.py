@@ -14,8 +14,8 @@ from lumos.trees.balancers import TreeSettings
 if TYPE_CHECKING:
     from lumos.training.config import Config
 
-LARGEST_EPSILON = 1000.0
-LEAST_CLIP = 0.05
+MAX_EPSILON = 1000.0
+MIN_CLIP = 0.05
 """So that rounding a million weights to the fixed point stays within the margin of clipping."""
 ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
 LINK_SUMS, LINK_PROPAGATED = 4, 3
@@ -176,17 +176,17 @@ class StrictSettings:
         for name in ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_update_epsilon"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
-        if not 0 < self.update_epsilon <= LARGEST_EPSILON:
+        if not 0 < self.update_epsilon <= MAX_EPSILON:
             raise UsageError(
-                f"`update_epsilon` must be above 0 and at most {LARGEST_EPSILON:g}, got "
+                f"`update_epsilon` must be above 0 and at most {MAX_EPSILON:g}, got "
                 f"{self.update_epsilon}; `protect='none'` has no noise at all"
             )
         if not 0 < self.update_delta < 1:
             raise UsageError(f"`update_delta` must be between 0 and 1, got {self.update_delta}")
         if self.encoder_epochs < 1:
             raise UsageError(f"`encoder_epochs` must be 1 or more, got {self.encoder_epochs}")
-        if not LEAST_CLIP <= self.clip < float("inf"):
-            raise UsageError(f"`clip` must be {LEAST_CLIP} or more, got {self.clip}")
+        if not MIN_CLIP <= self.clip < float("inf"):
+            raise UsageError(f"`clip` must be {MIN_CLIP} or more, got {self.clip}")
 
     def ignored(self, name: str) -> str:
         """With which of these settings another one has no effect; empty where it has one."""

@@ -273,7 +273,7 @@ def beyond_noise(one: float, other: float, tested: int, what: str) -> bool:
     return abs(one - other) > MIN_STANDARD_ERRORS * math.hypot(*errors)
 
 
-LEAST_FALL = 0.01
+MIN_FALL = 0.01
 """Share of its value by which a loss must still fall for a run to be called unfinished."""
 CLEAR = 2.0
 """Standard errors beyond which a difference is no accident."""
@@ -292,7 +292,7 @@ def still_falling(losses: Sequence[float | None]) -> tuple[float, float] | None:
     before, after = values[-2 * part : -part], values[-part:]
     noise = float(np.abs(np.diff(values[-2 * part :])).mean()) / 1.128  # of two normal numbers
     fall, error = float(before.mean() - after.mean()), noise * math.sqrt(2 / part)
-    clear = fall > CLEAR * error and fall > LEAST_FALL * abs(float(before.mean()))
+    clear = fall > CLEAR * error and fall > MIN_FALL * abs(float(before.mean()))
     return (float(before.mean()), float(after.mean())) if clear else None
 
 

@@ -34,7 +34,7 @@ from lumos.training.given_split import (
 from lumos.training.split import EdgeSplit, pair_keys
 from lumos.typing import Bytes, Ints, Progress
 
-LARGEST_LINK = 12_000_000
+MAX_LINK = 12_000_000
 """Edges up to which they are split for link if nobody asks: that needs all of them in memory.
 
 A graph without labels has no other task, so there nobody has to ask.
@@ -136,9 +136,9 @@ def _edges(
     if task == "classify":
         left_out["link"] = "split the graph again without `task='classify'`"
         return None, None
-    if task is None and "classify" not in left_out and source.edges > LARGEST_LINK:
+    if task is None and "classify" not in left_out and source.edges > MAX_LINK:
         left_out["link"] = (
-            f"{source.edges:,} edges are more than {LARGEST_LINK:,}; split the graph again with "
+            f"{source.edges:,} edges are more than {MAX_LINK:,}; split the graph again with "
             "`task='link'`, which needs all edges in memory"
         )
         return None, None

@@ -43,7 +43,7 @@ from lumos.trees.balancers import TreeSettings
 from lumos.trees.balancers.mcmc import step_size, threshold
 
 # Seeds are fixed, so a p-value below this means that the code is wrong, not that luck was bad.
-LEAST_P = 1e-3
+MIN_P = 1e-3
 
 
 def run(graph: Graph, iterations: int, seed: int = 0, shards: int = 1) -> Balanced:
@@ -261,7 +261,7 @@ def test_steps_have_the_printed_distribution(graph: Graph, runs: int, iterations
         freedom += len(groups) - 1
         rows += 1
     assert rows >= 3, "enough states were seen often"
-    assert chi2.sf(statistic, freedom) > LEAST_P
+    assert chi2.sf(statistic, freedom) > MIN_P
 
 
 def test_proposals_of_several_edges_have_the_printed_distribution() -> None:
@@ -279,7 +279,7 @@ def test_proposals_of_several_edges_have_the_printed_distribution() -> None:
     observed = [counts[state] for state in states]
     expected = [runs * exact[state] for state in states]
     assert min(expected) >= 5
-    assert chisquare(observed, expected).pvalue > LEAST_P
+    assert chisquare(observed, expected).pvalue > MIN_P
 
 
 @pytest.mark.long  # steps of the same chain are tested always, one by one
@@ -310,4 +310,4 @@ def test_runs_have_the_distribution_of_a_run_with_other_randomness() -> None:
     if rest > 0:
         statistic += (300 - sum(observed) - rest) ** 2 / (rest * (1 + 1 / 8))
     assert len(common) >= 2
-    assert chi2.sf(statistic, len(common)) > LEAST_P
+    assert chi2.sf(statistic, len(common)) > MIN_P

@@ -220,7 +220,7 @@ Misfit = Callable[[Tensor], Tensor]
 
 MAX_LEAF_VICTIMS = 80
 """Victims of the search."""
-MOST_RELEASES = 2000
+MAX_RELEASES = 2000
 """Victims of releases."""
 STEPS, RATE = 160, 0.3
 SPREAD = 0.02
@@ -380,7 +380,7 @@ def _releases(task: str, recorded: Recorded, watched: Flags, often: Doubles) -> 
     """What the randomized release alone tells: likelihoods of its bits, with the true ε'."""
     (batch, *_) = recorded.tape.messages("train/features")
     told = np.flatnonzero(watched[batch.receiver])
-    chosen = told[one_each(batch.sender[told], MOST_RELEASES, np.random.default_rng(0))]
+    chosen = told[one_each(batch.sender[told], MAX_RELEASES, np.random.default_rng(0))]
     victim, attacker = batch.sender[chosen], batch.receiver[chosen]
     released = _read(recorded, victim, attacker)
     epsilon = settings_of(recorded.config).epsilon

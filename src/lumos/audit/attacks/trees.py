@@ -300,7 +300,7 @@ TARGETS = (
     "workload within 1",
 )
 """Accuracy, but AUC for the median."""
-MOST_VIEWS = 60_000
+MAX_VIEWS = 60_000
 """So many views of one neighbour are read at most: some neighbours of each victim."""
 _DEGREES, _WORKLOADS = 120, 100  # classes; beyond, one for each 2 % of a degree
 _HIDDEN, _RATE, _DECAY, _BATCH, _STEPS, _CHECK = 128, 3e-3, 1e-2, 512, 1200, 50
@@ -407,7 +407,7 @@ def _some_slots(run: TreeRun, seed: int) -> Ints:
     start = np.cumsum(graph.degrees) - graph.degrees
     place = np.arange(len(order)) - np.repeat(start, graph.degrees)
     viewers = 1
-    while np.minimum(graph.degrees, 2 * viewers).sum() <= MOST_VIEWS and viewers < graph.devices:
+    while np.minimum(graph.degrees, 2 * viewers).sum() <= MAX_VIEWS and viewers < graph.devices:
         viewers *= 2
     return np.sort(order[place < viewers])
 

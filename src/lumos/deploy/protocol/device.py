@@ -33,7 +33,7 @@ from lumos.typing import Arrays, Bytes
 
 OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
-MOST_ATTEMPTS = 16
+MAX_ATTEMPTS = 16
 """Attempts at a phase. In each a peer that lies compares, or scores, with what it likes."""
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
@@ -278,9 +278,9 @@ class DeviceParticipant:
             raise ProtocolError("the coordinator gave up an attempt at a phase that has only one")
         if self.out <= self.job.absent:
             raise ProtocolError("the coordinator gave up an attempt, and no device is lost")
-        if attempt >= MOST_ATTEMPTS:
+        if attempt >= MAX_ATTEMPTS:
             raise ProtocolError(
-                f"it began again {MOST_ATTEMPTS} times, and every time tells others something"
+                f"it began again {MAX_ATTEMPTS} times, and every time tells others something"
             )
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.job.leave_out(self.out, self._store.load())

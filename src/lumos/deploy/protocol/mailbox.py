@@ -28,16 +28,16 @@ from lumos.device.shard import COORDINATOR
 
 FIRST_WAIT = 0.5
 """Seconds until an envelope is sent again for the first time …"""
-LONGEST_WAIT = 4.0
+MAX_WAIT = 4.0
 """… and at most: waits double from the `STEADY`th on."""
 STEADY = 3
-SHORTEST_WAIT = 0.1
+MIN_WAIT = 0.1
 """Where acknowledgements are known to come quickly."""
 PATIENCE = 3.0
 """The first wait is so many times the mean time that acknowledgements take."""
-MOST_KEPT = 1 << 16
+MAX_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
-MOST_BYTES = 4 * LARGEST
+MAX_BYTES = 4 * LARGEST
 """Bytes of them."""
 FORGOTTEN = 1 << 30
 """A participant that starts again has forgotten all phases from this one on."""
@@ -193,7 +193,7 @@ class Mailbox:
         if isinstance(frame, Data):
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
                 size = peer.size + len(frame.body)
-                if len(peer.seen) >= MOST_KEPT or size > MOST_BYTES:
+                if len(peer.seen) >= MAX_KEPT or size > MAX_BYTES:
                     return True  # neither kept nor acknowledged: no participant has so much to say
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
@@ -281,8 +281,8 @@ class Mailbox:
 def _sent(item: _Unacknowledged, delay: float, now: float) -> None:
     """Note that an envelope is sent, and when it is due again."""
     if not item.times:
-        item.wait = min(max(PATIENCE * delay, SHORTEST_WAIT), LONGEST_WAIT)
+        item.wait = min(max(PATIENCE * delay, MIN_WAIT), MAX_WAIT)
     elif item.times >= STEADY:
-        item.wait = min(2 * item.wait, LONGEST_WAIT)
+        item.wait = min(2 * item.wait, MAX_WAIT)
     item.times += 1
     item.sent, item.due = now, now + item.wait

@@ -44,7 +44,7 @@ from lumos.typing import Arrays, Ints
 ADJACENCY = ("adj_", "adj_matrix.", "adj_matrix_")
 ATTRIBUTES = ("attr_", "attr_matrix.", "attr_matrix_")
 LABEL_PARTS = ("labels_", "labels.")
-LARGEST_DENSE = 1 << 28
+MAX_DENSE = 1 << 28
 PARTS = ("data", "indices", "indptr", "shape")
 PART_NAMES = tuple(
     f"{prefix}{part}" for prefix in (*ADJACENCY, *ATTRIBUTES, *LABEL_PARTS) for part in PARTS
@@ -93,7 +93,7 @@ def label_matrix(arrays: Arrays, file: str) -> Any:
     if prefix is None:
         return None
     matrix = sparse_of(arrays, file, prefix, "labels")
-    if matrix.shape[0] * matrix.shape[1] > LARGEST_DENSE:
+    if matrix.shape[0] * matrix.shape[1] > MAX_DENSE:
         raise InputError(f"{file}: labels: {matrix.shape[1]:,} columns are too many classes")
     return matrix.toarray()
 

@@ -29,7 +29,7 @@ MARK = "lumos_parts"
 """The first key of every manifest."""
 CROWD = 100
 """The least number of devices of all parts, for the slots of parts to be public."""
-MOST_PARTS = 1 << 16
+MAX_PARTS = 1 << 16
 """Of parts that are no contiguous ranges."""
 Task = Literal["classify", "link"]
 IdKind = Literal["rows", "integers", "text"]
@@ -274,8 +274,8 @@ def read_assignment(path: Path, ids: Ids, parts: int | None = None) -> Partition
     highest = int(numbers.max()) + 1
     if parts is not None and highest != parts:
         raise InputError(f"{path}: it names {highest:,} parts, but `parts` is {parts:,}")
-    if highest > MOST_PARTS:
-        raise InputError(f"{path}: part {highest - 1:,}; parts are numbered 0 … {MOST_PARTS - 1:,}")
+    if highest > MAX_PARTS:
+        raise InputError(f"{path}: part {highest - 1:,}; parts are numbered 0 … {MAX_PARTS - 1:,}")
     empty = np.flatnonzero(np.bincount(numbers, minlength=highest) == 0)
     if len(empty):
         raise InputError(f"{path}: part {empty[0]} has no device; number parts without gaps from 0")

@@ -64,7 +64,7 @@ DTYPES: Mapping[str, str] = {
     "U8": "u1",
 }
 """Types of numbers that a file may hold, by their names in safetensors."""
-LONGEST_HEADER = 1 << 20
+MAX_HEADER = 1 << 20
 MAPPED_BYTES = 1 << 16
 """Smaller files are read at once: a process may hold only so many maps."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
@@ -115,7 +115,7 @@ def read_layout(path: Path, remedy: str) -> Arrays:
         raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
     content.flags.writeable = False
     length = int.from_bytes(content[:8].tobytes(), "little")
-    if length > min(LONGEST_HEADER, size - 8) or length % 8:
+    if length > min(MAX_HEADER, size - 8) or length % 8:
         _damaged(path, "its header is not as long as it says", remedy)
     try:
         header = json.loads(content[8 : 8 + length].tobytes())

@@ -332,7 +332,7 @@ Done = TypeVar("Done")
 
 FILE = "answers.npz"
 """In a run folder."""
-MOST_LEVELS = 8
+MAX_LEVELS = 8
 """That an answer may have."""
 ANSWERS_FORM = RecordForm(
     {
@@ -482,7 +482,7 @@ class AnswersInFile:
         levels: most levels of an answer.
     """
 
-    def __init__(self, path: Path, start: AnswerBudget, levels: int = MOST_LEVELS) -> None:
+    def __init__(self, path: Path, start: AnswerBudget, levels: int = MAX_LEVELS) -> None:
         self._path = path
         self._start = start
         self._levels = levels

@@ -187,11 +187,11 @@ class WordRows:
 
 Z_STEPS = 128
 """Embeddings enter products as multiples of 1/128."""
-LEAST_COUNT = 40.0
+MIN_COUNT = 40.0
 """Words are taken to have so many holders at least."""
 FLATTEN = 0.25
 """Directions are scaled by their variance to the power of -1/4: half way to equal ones."""
-LEAST_VARIANCE = 0.01
+MIN_VARIANCE = 0.01
 """Smallest variance of a direction that is used, in those of the largest."""
 
 
@@ -225,7 +225,7 @@ class LinkEncoder:
         """Take the sum of counts."""
         spread = 0.0 if noise is None else noise.total
         root = np.sqrt(COUNTED)
-        self._weigh(np.maximum(total * root, max(LEAST_COUNT, 2 * spread * root)) ** -0.5)
+        self._weigh(np.maximum(total * root, max(MIN_COUNT, 2 * spread * root)) ** -0.5)
 
     def learn_products(self, total: Doubles) -> None:
         """Take a sum of products, [words · K]; directions beyond the number of words are 0."""
@@ -241,7 +241,7 @@ class LinkEncoder:
         matrix[above] = total / np.where(above[0] == above[1], 1, np.sqrt(2))
         matrix = matrix + matrix.T - np.diag(np.diag(matrix))
         variance, directions = np.linalg.eigh(matrix)
-        variance = np.maximum(variance, LEAST_VARIANCE * max(float(variance.max()), 1e-12))
+        variance = np.maximum(variance, MIN_VARIANCE * max(float(variance.max()), 1e-12))
         self.mixing = directions * variance**-FLATTEN
 
     def embeddings(self) -> Doubles:

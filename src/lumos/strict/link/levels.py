@@ -44,7 +44,7 @@ RING_BITS = 8
 CLIP = 2.5
 """Largest number of a vector, in those of a vector of norm 1 with equal numbers; more where the
 ring would be too small."""
-LEAST_STEPS = math.sqrt(10)
+MIN_STEPS = math.sqrt(10)
 """Norm of a vector of norm 1, in steps of its integers, at least: so that no two thresholds of
 calibration, which are 0.1 apart, are the same whole number."""
 SKETCH_WEIGHT = 0.7
@@ -72,7 +72,7 @@ def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
 def _steps(width: int) -> float:
     """Norm of a vector of norm 1, in steps of its integers."""
     most = math.sqrt(((1 << (RING_BITS - 1)) - 1) / ROOM)
-    return max(min(math.sqrt(width) * ((1 << (BITS - 1)) - 1) / CLIP, most), LEAST_STEPS)
+    return max(min(math.sqrt(width) * ((1 << (BITS - 1)) - 1) / CLIP, most), MIN_STEPS)
 
 
 def integers(vectors: Doubles) -> Small:
