@@ -164,7 +164,7 @@ def all_askers(first: World, quick: bool) -> list[Row]:
     m = ASKERS[:3] if quick else ASKERS
     rows = []
     for bits in (1, 2, 3):
-        world = first if bits == 2 else World.of(first.graph, answer_bits=bits)
+        world = first if bits == 2 else World.of(first.graph, query_bits=bits)
         rows += world.row(f"{bits} bits", world.levels(m), m)
         if bits == 2:
             for how in ("random", "principal"):
@@ -173,8 +173,8 @@ def all_askers(first: World, quick: bool) -> list[Row]:
             levels = by_tables(world, 4)
             rows += world.row("2 bits, tables of one's own", levels, m[:3], auc=False)
     settings: dict[str, dict[str, Any]] = {
-        "2 bits, answer ε = 4": {"answer_epsilon": 4.0},
-        "2 bits, answer ε = 2": {"answer_epsilon": 2.0},
+        "2 bits, answer ε = 4": {"query_epsilon": 4.0},
+        "2 bits, answer ε = 2": {"query_epsilon": 2.0},
     }
     for name, change in settings.items():
         world = World.of(first.graph, **change)

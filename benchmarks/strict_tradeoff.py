@@ -63,9 +63,9 @@ LINKS: dict[str, dict[str, Settings]] = {
         "answers 8": {"answers": 8},
         "answers 32": {"answers": 32},
         "answers unlimited": {"answers": 0},
-        "answers of 1 bit": {"answer_bits": 1},
-        "answers of 3 bits": {"answer_bits": 3},
-        **{f"answer ε {e:g}": {"answer_epsilon": e} for e in (4.0, 2.0)},
+        "answers of 1 bit": {"query_bits": 1},
+        "answers of 3 bits": {"query_bits": 3},
+        **{f"answer ε {e:g}": {"query_epsilon": e} for e in (4.0, 2.0)},
     },
     "propagated_labels": {
         f"propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 2)

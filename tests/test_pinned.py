@@ -417,7 +417,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     ),
     "strict link, control": partial(with_links, profile="strict", control=True),
     "strict link, noisy answers": partial(
-        with_links, profile="strict", answer_epsilon=1.0, answer_bits=1, propagated_labels=1
+        with_links, profile="strict", query_epsilon=1.0, query_bits=1, propagated_labels=1
     ),
     "strict link, scaled": partial(
         trained, small_graph(50.0), {"profile": "strict", "task": "link"}

@@ -157,7 +157,7 @@ def test_twin_that_tells_its_vector_in_place_of_a_level(
 def certified(monkeypatch: pytest.MonkeyPatch | None, draw: Any = None) -> AuditRow:
     if monkeypatch is not None:
         monkeypatch.setattr(link_answers, "RandomizedResponse", draw)
-    result = result_of(600, answer_epsilon=1.0)
+    result = result_of(600, query_epsilon=1.0)
     askers = np.arange(12)
     levels = link_queries.asked_by(result, askers)
     (row,) = link_queries.randomized_rows(result, askers, levels)

@@ -481,10 +481,10 @@ def test_a_mistake_gets_one_line(
         ({"profile": "paper", "low": 1}, "low < high"),
         ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
         ({"task": "link", "mechanism": "krr"}, "no meaning with `profile='strict'`"),
-        ({"task": "link", "answer_bits": 4}, "`answer_bits` must be 1, 2 or 3"),
+        ({"task": "link", "query_bits": 4}, "`query_bits` must be 1, 2 or 3"),
         ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
         ({"task": "link", "random_marks": 33}, "`colours` must be 2 to 32"),
-        ({"task": "link", "answer_epsilon": 0}, "must be above 0"),
+        ({"task": "link", "query_epsilon": 0}, "must be above 0"),
         ({"virtual_nodes": False}, "`virtual_nodes` has no meaning with `profile='strict'`"),
     ],
 )

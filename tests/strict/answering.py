@@ -19,7 +19,7 @@ def result_of(devices: int, seed: int = 0, **settings: Any) -> LinkResult:
     vectors = centres[np.arange(devices) % 4] + rng.normal(size=(devices, WIDTH))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     strict = StrictSettings(**settings)
-    levels = 2**strict.answer_bits
+    levels = 2**strict.query_bits
     kept = {2: (3,), 4: (1, 3, 5), 8: tuple(range(7))}[levels]
     return LinkResult(
         reading=Reading(way=WORDS, kept=kept, evidence=np.linspace(-1, 2, levels)),

@@ -349,17 +349,17 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
     monkeypatch.setattr(link_prediction, "AT_ONCE", 128)
     pairs = some_pairs(400, 1500)
     drawn = drawn_shifts(monkeypatch)
-    base = result_of(400, answers=8, answer_epsilon=0.1)
+    base = result_of(400, answers=8, query_epsilon=0.1)
     answer(base, AskedPairs(pairs=pairs), base.budget.copy(), both_may_ask=True)
     steps = [step for step, *_ in drawn]
     assert len(set(steps)) == len(steps) > 12
     drawn.clear()
     monkeypatch.setattr(link_prediction, "AT_ONCE", 4096)
-    settings: list[Any] = [{}, {"answer_epsilon": 0.1001}, {"answer_bits": 3}, {"answers": 0}]
+    settings: list[Any] = [{}, {"query_epsilon": 0.1001}, {"query_bits": 3}, {"answers": 0}]
     for change in settings:
         other = replace(base, strict=replace(base.strict, **{"answers": 9, **change}))
         answer(other, AskedPairs(pairs=pairs), other.budget.copy())
-    turned = result_of(400, base.vectors[::-1].copy(), answers=9, answer_epsilon=0.1)
+    turned = result_of(400, base.vectors[::-1].copy(), answers=9, query_epsilon=0.1)
     answer(turned, AskedPairs(pairs=pairs), turned.budget.copy())
     for two in range(1, len(drawn)):
         assert abs(agreement(drawn, 0, two)) < MARGIN
@@ -375,7 +375,7 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
 def test_fresh_randomness_are_no_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by this attack: whoever knew the seed knew the shifts of a run with system randomness."""
     drawn = drawn_shifts(monkeypatch)
-    result, pairs = result_of(400, answers=0, answer_epsilon=0.1), some_pairs(400, 1500)
+    result, pairs = result_of(400, answers=0, query_epsilon=0.1), some_pairs(400, 1500)
     for fresh in (False, False, True, True):
         answer(result, AskedPairs(pairs=pairs), result.budget.copy(), fresh=fresh)
     assert agreement(drawn, 0, 1) > MARGIN
@@ -391,7 +391,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
     pairs = np.arange(2000).reshape(-1, 2)
     if turned:
         pairs = pairs[:, ::-1]
-    result = result_of(2000, answers=0, answer_epsilon=1.0)
+    result = result_of(2000, answers=0, query_epsilon=1.0)
     record = AnswerRecord.of({}, result.budget)
 
     def told(asked: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ def test_exact_sums_guarantee_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"propagated_labels": 0}, {"answer_epsilon": 1.0}], ids=str
+    "settings", [{}, {"propagated_labels": 0}, {"query_epsilon": 1.0}], ids=str
 )
 def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
     """To predict an edge is to infer it: nothing is guaranteed, but for propagated labels."""
@@ -77,17 +77,17 @@ def test_labels_are_not_used_and_features_pass_no_neighbour() -> None:
     ("settings", "words"),
     [
         ({}, "34 bits at most in 16 answers"),  # 2 of 3 bits, and 14 of 2
-        ({"answer_bits": 1, "answers": 4}, "8 bits at most in 4 answers"),
-        ({"answer_bits": 3, "answers": 16}, "48 bits at most in 16 answers"),
+        ({"query_bits": 1, "answers": 4}, "8 bits at most in 4 answers"),
+        ({"query_bits": 3, "answers": 16}, "48 bits at most in 16 answers"),
         ({"answers": 0}, "2 bits for each asker, any number of them"),
-        ({"answer_epsilon": 0.5}, "ε = 0.5 for each answer, 8 for all of them"),
-        ({"answer_epsilon": 2.0, "answers": 0}, "ε = 2 for each answer, any number of them"),
+        ({"query_epsilon": 0.5}, "ε = 0.5 for each answer, 8 for all of them"),
+        ({"query_epsilon": 2.0, "answers": 0}, "ε = 2 for each answer, any number of them"),
     ],
 )
 def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
     cell = table(**settings)[OTHERS][ANSWERS]
     assert cell.endswith(words)
-    assert cell.startswith(NONE) == ("answer_epsilon" not in settings)
+    assert cell.startswith(NONE) == ("query_epsilon" not in settings)
 
 
 def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:

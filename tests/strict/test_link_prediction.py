@@ -91,7 +91,7 @@ def test_a_flood_leaves_the_flooded_device_its_questions(run: Run) -> None:
     assert found.answered.sum() == asking + answering  # and what others asked is known to both
 
 
-RANDOMIZED: dict[str, Any] = {"protect": "none", "answer_epsilon": 3.0}
+RANDOMIZED: dict[str, Any] = {"protect": "none", "query_epsilon": 3.0}
 
 
 @pytest.mark.parametrize("epsilon", [float("inf"), 3.0])
@@ -99,7 +99,7 @@ def test_real_cryptography_tells_the_same(epsilon: float) -> None:
     pairs = [(one, two) for one in range(12) for two in range(one + 1, 14, 3)]
     found = []
     for secure in (False, True):
-        trained = linked(town(300, within=0.4), **{**RANDOMIZED, "answer_epsilon": epsilon})
+        trained = linked(town(300, within=0.4), **{**RANDOMIZED, "query_epsilon": epsilon})
         found.append(trained.ask_links(pairs, secure=secure, workers=1))
     ideal, real = found
     assert_array_equal(ideal.probability, real.probability)

@@ -60,8 +60,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "signed": {"graph": small(DEVICES, signed=True)},
     "nonnegative": {"graph": small(DEVICES, signed=True), "signs": "nonnegative"},
     "words": {"graph": "demo:14"},
-    "randomized answers": {"answer_epsilon": 2.0, "answer_bits": 3},
-    "one bit": {"answer_bits": 1, "answers": 5},
+    "randomized answers": {"query_epsilon": 2.0, "query_bits": 3},
+    "one bit": {"query_bits": 1, "answers": 5},
     "narrow": {"embedding": 2, "random_marks": 2, "words": 1},
 }
 MASKED = {"default", "exact", "signed", "randomized answers"}
@@ -160,7 +160,7 @@ RESUMED: dict[str, dict[str, Any]] = {
     "default": {},
     "masked": {"aggregate": "secure", "shards": 2, **CHEAP, "epochs": 8, "propagated_labels": 1},
     "exact": {"protect": "none", "shards": 3, "propagated_labels": 1, "epochs": 6},
-    "control": {"control": True, "propagated_labels": 0, "epochs": 5, "answer_epsilon": 2.0},
+    "control": {"control": True, "propagated_labels": 0, "epochs": 5, "query_epsilon": 2.0},
 }
 
 

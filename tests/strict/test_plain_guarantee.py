@@ -91,5 +91,5 @@ def test_links() -> None:
     assert words.startswith("Not protected: one device's features or any others, edges")
     _, words = links(answers=0)
     assert words.endswith("Answers add: 2 bits for each asker, any number of them.")
-    _, words = links(answer_epsilon=0.5)
+    _, words = links(query_epsilon=0.5)
     assert words.endswith("Answers add: ε = 0.5 for each answer, 8 for all of them.")

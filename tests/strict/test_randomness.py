@@ -188,9 +188,9 @@ SOMETHING_ELSE: dict[str, Any] = {
     "embedding": 8,
     "words": 3,
     "random_marks": 5,
-    "answer_bits": 1,
+    "query_bits": 1,
     "answers": 20,
-    "answer_epsilon": 3.0,
+    "query_epsilon": 3.0,
 }
 
 

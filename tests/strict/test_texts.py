@@ -64,7 +64,7 @@ def test_every_candidate_is_described() -> None:
             {"update_epsilon": 2.5, "answers": 0},
             "sums (2.5, 1e-05) · any number of answers of 2 bits",
         ),
-        ({"protect": "none", "answer_bits": 3}, "exact sums · 16 answers of 3 bits"),
+        ({"protect": "none", "query_bits": 3}, "exact sums · 16 answers of 3 bits"),
     ],
 )
 def test_the_budget_of_links_names_sums_and_answers(settings: dict[str, Any], budget: str) -> None:

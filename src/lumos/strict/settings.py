@@ -55,9 +55,9 @@ LINK_ONLY = frozenset(
         "embedding",
         "words",
         "random_marks",
-        "answer_bits",
+        "query_bits",
         "answers",
-        "answer_epsilon",
+        "query_epsilon",
         "group",
     }
 )
@@ -112,13 +112,13 @@ class StrictSettings:
     """Number of random marks, 2 to 32: a device draws one at random, and propagated labels spread
     them, so that devices of one neighbourhood hear the same ones. They depend on no features
     (link)."""
-    answer_bits: int = 2
+    query_bits: int = 2
     """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
     answers: int = 16
     """Most answers that a device gives in its life (over all runs with a book, otherwise in this
     one): two for calibration, half of the rest to questions of its own, half to those of others.
     0: no limit, for measuring only (link)."""
-    answer_epsilon: float = float("inf")
+    query_epsilon: float = float("inf")
     """ε of randomized response on every answer; inf: answers are exact (link)."""
     signs: Signs = "auto"
     """Whether features may be negative. nonnegative: every device sets negative values to 0, and
@@ -164,15 +164,15 @@ class StrictSettings:
         for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("random_marks", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
-        if self.answer_bits not in (1, 2, 3):
-            raise UsageError(f"`answer_bits` must be 1, 2 or 3, got {self.answer_bits}")
+        if self.query_bits not in (1, 2, 3):
+            raise UsageError(f"`query_bits` must be 1, 2 or 3, got {self.query_bits}")
         if self.answers != 0 and self.answers <= ANSWERS_OF_CALIBRATION:
             raise UsageError(
                 f"`answers` must be above {ANSWERS_OF_CALIBRATION}, those of calibration, or 0 for "
                 f"no limit; got {self.answers}"
             )
-        if not self.answer_epsilon > 0:
-            raise UsageError(f"`answer_epsilon` must be above 0, got {self.answer_epsilon}")
+        if not self.query_epsilon > 0:
+            raise UsageError(f"`query_epsilon` must be above 0, got {self.query_epsilon}")
         for name in ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_update_epsilon"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")

@@ -198,7 +198,7 @@ def _links(config: Config) -> dict[str, Any]:
         sums = "exact sums"
     answers = f"{strict.answers} answers" if strict.answers else "any number of answers"
     return {
-        "budget": f"{sums} · {answers} of {strict.answer_bits} bits",
+        "budget": f"{sums} · {answers} of {strict.query_bits} bits",
         "own": "the asker's own degree alone",
         "control": "random words and random marks",
         "chooser": "noisy histograms of levels",

@@ -13,7 +13,7 @@ more than anybody gets.
 - *degree*: above the median; *words*: mean of the 20 most frequent; *label*.
 
 Whoever can predict an edge can infer it, so no bound is claimed about any of it, but two: a device
-gives a limited number of answers however it is asked, and with `answer_epsilon` an answer is
+gives a limited number of answers however it is asked, and with `query_epsilon` an answer is
 randomized.
 """
 
@@ -90,7 +90,7 @@ def limit_rows(recorded: Recorded, result: LinkResult, seed: int) -> Iterator[Au
     calibration = answers_on(recorded.tape, recorded.graph.devices)
     given = flooded(result, seed) if result.reading.way != ALONE else np.zeros_like(calibration)
     limit = result.strict.answers
-    bits = calibration * CALIBRATION_BITS + given * result.strict.answer_bits
+    bits = calibration * CALIBRATION_BITS + given * result.strict.query_bits
     claimed = counted(recorded.run, FEATURES, ANSWERS, "bits")
     for measure, most, bound in (
         ("answers", float((calibration + given).max()), limit or None),
@@ -167,8 +167,8 @@ def asked_by(result: LinkResult, askers: Ints, vectors: Any = None) -> Ints:
 
 
 def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[AuditRow]:
-    """With `answer_epsilon`: how often an answer says a level that is true, or another."""
-    epsilon = result.strict.answer_epsilon
+    """With `query_epsilon`: how often an answer says a level that is true, or another."""
+    epsilon = result.strict.query_epsilon
     if math.isinf(epsilon):
         return
     spec = spec_for(result.vectors.shape[1], result.reading.cosines)

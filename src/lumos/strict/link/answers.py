@@ -304,7 +304,7 @@ class Answerer:
                 peers[here],
                 self.vectors,
                 self.spec,
-                self.strict.answer_epsilon,
+                self.strict.query_epsilon,
                 (step << 32)
                 + number,  # no call has the randomness of another, however many batches
             )

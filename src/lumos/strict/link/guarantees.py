@@ -1,7 +1,7 @@
 """The table of guarantees of `link`: what is guaranteed about what, against whom.
 
 Features leave a device in two ways only: in sums, behind noise, (ε, δ); and in answers, each of
-which tells the other end one of a few levels. Answers are exact unless `answer_epsilon` says
+which tells the other end one of a few levels. Answers are exact unless `query_epsilon` says
 otherwise, so about them there is a count of bits and no ε. Labels are not used. To predict an edge
 is to infer it: about edges and degrees there is no guarantee, only figures of attacks
 (docs/strict.md).
@@ -100,14 +100,14 @@ def _answers(schedule: LinkSchedule) -> str:
     """What answers tell about features, for all askers together."""
     strict = schedule.strict
     calibration = ANSWERS_OF_CALIBRATION * 3
-    if math.isfinite(strict.answer_epsilon):
-        each = f"ε = {up(strict.answer_epsilon)} for each answer"
+    if math.isfinite(strict.query_epsilon):
+        each = f"ε = {up(strict.query_epsilon)} for each answer"
         if strict.answers:
-            return f"{each}, {up(strict.answers * strict.answer_epsilon)} for all of them"
+            return f"{each}, {up(strict.answers * strict.query_epsilon)} for all of them"
         return f"{each}, any number of them"
     if not strict.answers:
-        return f"{NONE}: {strict.answer_bits} bits for each asker, any number of them"
-    rest = (strict.answers - ANSWERS_OF_CALIBRATION) * strict.answer_bits
+        return f"{NONE}: {strict.query_bits} bits for each asker, any number of them"
+    rest = (strict.answers - ANSWERS_OF_CALIBRATION) * strict.query_bits
     return (
         f"{NONE} beyond their number: {calibration + rest} bits at most in {strict.answers} answers"
     )

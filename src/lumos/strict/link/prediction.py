@@ -136,7 +136,7 @@ class LinkResult:
         """
         try:
             own: dict[str, Any] = {name: kept[name] for name in _ROWS}
-            budget, reading = AnswerBudget.of(kept), Reading.of(kept, strict.answer_bits)
+            budget, reading = AnswerBudget.of(kept), Reading.of(kept, strict.query_bits)
         except (KeyError, InputError):
             raise InputError("what the device answers with is not of this run") from None
         return LinkResult(reading=reading, **own, budget=budget, strict=strict, seed=seed)
@@ -235,7 +235,7 @@ class LinkResult:
             sketch.repeat(number, sent)
             sketch.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
         vectors = combined(encoder.embeddings(), sketch.vectors())
-        reading = Reading.of(weights, strict.answer_bits)
+        reading = Reading.of(weights, strict.query_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
         return LinkResult(
             reading=reading,
@@ -463,7 +463,7 @@ def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
     Two runs that drew with the same randomness at two ε would reveal more than both together.
     """
     strict = result.strict
-    settings = repr((strict.answer_epsilon, strict.answer_bits, strict.answers))
+    settings = repr((strict.query_epsilon, strict.query_bits, strict.answers))
     run = digest_of(result.vectors, result.reading.kept) + settings
     parts = pairs.tobytes() + budget.digest() + run.encode()
     return blake2b(parts, digest_size=16).hexdigest()

@@ -228,7 +228,7 @@ class Levels(LinkStage):
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Choose what is compared, and what a level means."""
         shape = (len(WAYS), 2, len(COSINES) + 1)
-        bits = self.schedule.strict.answer_bits
+        bits = self.schedule.strict.query_bits
         state.reading = read_levels(total.reshape(shape), self.spread(), bits)
 
 

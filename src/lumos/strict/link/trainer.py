@@ -243,7 +243,7 @@ class StrictLinker(StrictTrainer):
                     peers[of_way],
                     vectors[way],
                     spec_for(vectors[way].shape[1]),
-                    strict.answer_epsilon,
+                    strict.query_epsilon,
                     -1 - (first_step + 2 * number + kind),
                 )
                 adding = devices[of_way] < peers[of_way]
