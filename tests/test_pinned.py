@@ -201,12 +201,17 @@ def new_devices(run: Any, devices: Iterable[int]) -> tuple[Any, Any]:
 
 def deployment_numbers(federation: Federation) -> Numbers:
     """Return what all parties of a deployment in virtual time ended with."""
-    parties = [federation.parties[party] for party in (COORDINATOR, *range(federation.total))]
-    weights = [list(party.job.trainer.model_state_dict().values()) for party in parties]
-    flows = [party.job.ledgers.flows() for party in parties]
+    participants = [
+        federation.participants[participant]
+        for participant in (COORDINATOR, *range(federation.total))
+    ]
+    weights = [
+        list(participant.job.trainer.model_state_dict().values()) for participant in participants
+    ]
+    flows = [participant.job.ledgers.flows() for participant in participants]
     return {
         "weights": summaries(weights[0]),
-        "alike": sum(digest(*of_party) == digest(*weights[0]) for of_party in weights),
+        "alike": sum(digest(*of_participant) == digest(*weights[0]) for of_participant in weights),
         "losses": federation.losses,
         "left_out": len(federation.coordinator.left_out),
         "flows": [

@@ -58,7 +58,7 @@ def test_a_whole_federation(answer: Callable[..., Any], pki: Path, tmp_path: Pat
     assert result["issued"] == ["broker", *names]
     assert (result["parties"], result["serial"]) == (6, 1)
     directory = listed(pki)
-    assert set(directory.parties) == {COORDINATOR, 0, 1, 2, 5, 17}
+    assert set(directory.participants) == {COORDINATOR, 0, 1, 2, 5, 17}
     for name in names:
         identity = Identity.load(pki / name)
         assert identity.certificate.not_valid_after_utc.isoformat() == result["ends"]
@@ -96,7 +96,7 @@ def test_a_device_that_keeps_its_keys(
     assert not any(secret in content for secret in private for content in kept)
     for name in ("certificate.pem", "authority.pem"):
         shutil.copy(pki / "device-17" / name, home)
-    assert Identity.load(home).party == 17
+    assert Identity.load(home).participant == 17
 
 
 def test_lines_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

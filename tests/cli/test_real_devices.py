@@ -8,7 +8,7 @@ from tests.deploy.processes import laid_out
 
 from lumos.cli.main import run
 from lumos.deploy.local_federation import FederationLayout
-from lumos.deploy.plan import PartyFolder
+from lumos.deploy.plan import ParticipantFolder
 
 DEVICES = 5
 
@@ -58,9 +58,9 @@ def test_a_plan_of_other_parts(
 def test_two_processes_are_not_the_same_device(
     capsys: pytest.CaptureFixture[str], layout: FederationLayout
 ) -> None:
-    from lumos.deploy.plan import PartyFolder
+    from lumos.deploy.plan import ParticipantFolder
 
-    with PartyFolder.open(layout.device(0), coordinator=False).locked():
+    with ParticipantFolder.open(layout.device(0), coordinator=False).locked():
         line = refused(capsys, "device", str(layout.device(0)))
     assert "another process is device 0 already" in line
 
@@ -112,8 +112,8 @@ def test_folders_for_machines_of_their_own(
     assert run(words) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["broker"] == "tls://nats.example.org:4222"
-    for party, coordinator in (("coordinator", True), ("device-4", False)):
-        opened = PartyFolder.open(folder / party, coordinator=coordinator)
+    for participant, coordinator in (("coordinator", True), ("device-4", False)):
+        opened = ParticipantFolder.open(folder / participant, coordinator=coordinator)
         assert opened.plan.broker == result["broker"]
     assert not (folder / "coordinator" / "part-00000.safetensors").exists()
     assert 'host: "0.0.0.0"' in (folder / "nats.conf").read_text()

@@ -76,10 +76,10 @@ def coordinator(
         Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
     """
     common.refuse("seed", "shards", because="run.json has the settings of the run")
-    from lumos.deploy.plan import PartyFolder
+    from lumos.deploy.plan import ParticipantFolder
     from lumos.deploy.processes import CoordinatorProcess
 
-    opened = PartyFolder.open(folder, coordinator=True)
+    opened = ParticipantFolder.open(folder, coordinator=True)
     result = CoordinatorProcess(
         opened, lambda line: say(f"coordinator: {line}"), broker=broker, status=status
     ).run()

@@ -101,22 +101,24 @@ def issue(
     _refuse(common)
     if host and not broker:
         raise UsageError("`host` has no meaning without `broker`")
-    parties = [COORDINATOR] * coordinator + _numbers(device or [])
-    if not (parties or broker or request):
+    participants = [COORDINATOR] * coordinator + _numbers(device or [])
+    if not (participants or broker or request):
         raise UsageError("nobody is named; choose of `device`, `coordinator`, `broker`, `request`")
-    if request is not None and (parties or broker):
+    if request is not None and (participants or broker):
         raise UsageError("`request` says itself whom it is for; leave out the others")
     authority, validity = FederationAuthority.open(pki), Validity.lasting(_duration(valid))
     result: dict[str, Any] = {"path": str(pki)}
     if request is not None:
         asked, _ = authority.issue_requested(request, validity)
-        parties, result["fingerprint"] = [asked.keys.party], asked.fingerprint
+        participants, result["fingerprint"] = [asked.keys.participant], asked.fingerprint
     else:
         if broker:
             authority.issue_broker(host or LOOPBACK, validity)
-        if parties:
-            authority.issue(parties, validity)
-    result["issued"] = [BROKER] * broker + [folder_name(party) for party in parties]
+        if participants:
+            authority.issue(participants, validity)
+    result["issued"] = [BROKER] * broker + [
+        folder_name(participant) for participant in participants
+    ]
     result["parties"], result["serial"] = _directory(authority)
     result["ends"] = validity.end.isoformat()
     names = result["issued"]
@@ -151,19 +153,19 @@ def request(
         The coordinator instead.
     """
     _refuse(common)
-    parties = [COORDINATOR] * coordinator + _numbers(device or [])
-    if len(parties) != 1:
+    participants = [COORDINATOR] * coordinator + _numbers(device or [])
+    if len(participants) != 1:
         raise UsageError("a request is for one party; choose one `device`, or `coordinator`")
-    path = request_certificate(folder, parties[0])
+    path = request_certificate(folder, participants[0])
     asked = read_request(path)
     _report(
         {
             "path": str(path),
-            "party": folder_name(parties[0]),
+            "party": folder_name(participants[0]),
             "fingerprint": asked.fingerprint,
         },
         common,
-        f"{path}: for {folder_name(parties[0])}; fingerprint {asked.fingerprint}",
+        f"{path}: for {folder_name(participants[0])}; fingerprint {asked.fingerprint}",
     )
 
 
@@ -215,11 +217,11 @@ def nats_config(
         pid_file=pid_file,
     )
     directory = write_broker_config(pki, out, settings)
-    parties = len(directory.parties)
+    participants = len(directory.participants)
     _report(
-        {"path": str(out), "parties": parties, "serial": directory.serial, "port": port},
+        {"path": str(out), "parties": participants, "serial": directory.serial, "port": port},
         common,
-        f"{out}: for {parties:,} parties. To start the server, type: nats-server -c {out}",
+        f"{out}: for {participants:,} parties. To start the server, type: nats-server -c {out}",
     )
 
 
@@ -230,7 +232,7 @@ def _refuse(common: Common) -> None:
 
 def _directory(authority: FederationAuthority) -> tuple[int, int]:
     directory = authority.directory
-    return len(directory.parties), directory.serial
+    return len(directory.participants), directory.serial
 
 
 def _duration(text: str) -> timedelta:

@@ -599,7 +599,7 @@ class Directory:
 class Identity(InMemoryOnly):
     """Who a process is in a federation; `Identity.load` makes one."""
 
-    __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "party")
+    __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "participant")
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ _PURPOSE = b"lumos sealing key 1\0"
 class NewKeys(InMemoryOnly):
     """The private keys of a participant, just drawn."""
 
-    __slots__ = ("_signing", "party", "tls")
+    __slots__ = ("_signing", "participant", "tls")
 
     def __init__(self, participant: int) -> None:
         participant_name(participant)  # refuses what is no participant
