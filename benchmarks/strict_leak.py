@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
-from lumos.audit.attacks.neighbours import HeardMessages, NeighbourPairs, best, questions
+from lumos.audit.attacks.neighbours import NeighbourPairs, ReceivedMessages, best, questions
 from lumos.ldp.mechanisms import COIN, make_mechanism
 
 CELLS = [
@@ -31,7 +31,7 @@ CELLS = [
 """Numbers of propagated labels and ε of each."""
 
 
-def leak(pairs: NeighbourPairs, messages: HeardMessages) -> dict[str, float]:
+def leak(pairs: NeighbourPairs, messages: ReceivedMessages) -> dict[str, float]:
     """AUC by question."""
     return {question.name: best(question) for question in questions(pairs, messages)}
 
@@ -60,7 +60,7 @@ def main() -> None:
     labels = np.asarray(graph.labels)
     pairs = NeighbourPairs.of(graph)
     rows: list[dict[str, str | float]] = [
-        {"messages": "classes", **leak(pairs, HeardMessages.of([labels], pairs))}
+        {"messages": "classes", **leak(pairs, ReceivedMessages.of([labels], pairs))}
     ]
     for propagated_labels, propagated_epsilon in CELLS:
         settings: dict[str, Any] = (
@@ -79,7 +79,7 @@ def main() -> None:
         ]
         kept = runs[0].model.kept
         sent = [kept["released"], *kept["propagated_labels"][:, :, 0].astype(np.int64).T]
-        found = leak(pairs, HeardMessages.of(sent, pairs))
+        found = leak(pairs, ReceivedMessages.of(sent, pairs))
         name = f"ε {options.epsilon:g}, propagated labels {propagated_labels}"
         if propagated_labels:
             name += f" at {propagated_epsilon:g}"

@@ -52,8 +52,8 @@ from lumos.audit.attacks.link_training import (
     guesses,
     matching_events,
     one_neighbour,
+    sent_by,
     third_parties,
-    told_by,
 )
 from lumos.audit.harness import Recorded, Scene, without_masked_vectors
 from lumos.exchange.messages import Batch
@@ -185,10 +185,10 @@ def all_askers(first: World, quick: bool) -> list[Row]:
 def neighbours(world: World, runs: int) -> list[Row]:
     """What neighbours learn of degrees, over the whole of training."""
     training, halves = world.split.training, world.truth.halves
-    told, events = told_by(world.recorded), matching_events(world.recorded.tape, training)
-    found = one_neighbour(training, told, events, halves)
+    sent, events = sent_by(world.recorded), matching_events(world.recorded.tape, training)
+    found = one_neighbour(training, sent, events, halves)
     pooled = events + sum(matching_of(world, number) for number in range(1, runs))
-    again = one_neighbour(training, told, pooled, halves).seen["proposals and replies"]
+    again = one_neighbour(training, sent, pooled, halves).seen["proposals and replies"]
     views = {
         "own degree alone": found.own,
         **{f"+ {name}": np.hstack([found.own, seen]) for name, seen in found.seen.items()},
@@ -227,7 +227,7 @@ def matching_of(world: World, number: int) -> Doubles:
 
 def edges(world: World) -> list[Row]:
     """Are two others linked? By neighbours of theirs, from random marks and propagated labels."""
-    found = third_parties(world.recorded, told_by(world.recorded), world.truth.halves)
+    found = third_parties(world.recorded, sent_by(world.recorded), world.truth.halves)
     return [
         {"attackers": name, "edge": one.auc, "without messages": without}
         for name, (one, without) in found.items()

@@ -468,7 +468,12 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     ),
     "naive link": partial(measured, "naive", epsilon=2.0, task="link"),
     "audit strict": partial(
-        attacked, "symbol", "propagated_labels", "ledger", profile="strict", task="classify"
+        attacked,
+        "randomized-labels",
+        "propagated-labels",
+        "ledger",
+        profile="strict",
+        task="classify",
     ),
     "audit paper": partial(attacked, "trees", task="classify", **PAPER),
 }

@@ -46,9 +46,12 @@ def test_exit_status_says_that_a_guarantee_was_exceeded(
 
 
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["audit", "demo:60", "--attack", "symbol", "--epsilon", "2", "--json"]) == 0
+    assert (
+        command(["audit", "demo:60", "--attack", "randomized-labels", "--epsilon", "2", "--json"])
+        == 0
+    )
     report = json.loads(capsys.readouterr().out)
-    assert {row["attack"] for row in report["rows"]} == {"symbol"}
+    assert {row["attack"] for row in report["rows"]} == {"randomized-labels"}
     assert all(row["low"] <= row["value"] for row in report["rows"])
     assert report["exceeded"] == 0
     assert report["settings"] == {"epsilon": 2.0}
@@ -59,7 +62,7 @@ def test_a_run_folder_is_audited_under_its_own_settings(
 ) -> None:
     out = tmp_path / "run"
     lumos.train("demo:60", epsilon=1.0, seed=4, out=out, floor=False)
-    assert command(["audit", str(out), "--attack", "symbol"]) == 0
+    assert command(["audit", str(out), "--attack", "randomized-labels"]) == 0
     report = json.loads((out / "audit.json").read_text())
     assert (report["seed"], report["settings"]["epsilon"]) == (4, 1.0)
     assert (out / "audit.json").stat().st_mode & 0o077 == 0  # as all files of a run folder
@@ -88,16 +91,16 @@ def test_an_audit_spends_nothing_from_a_book(tmp_path: Path) -> None:
     book = tmp_path / "book.npz"
     run = lumos.train("demo:60", book=book, floor=False)
     before = book.read_bytes()
-    lumos.run_audit(run, attacks=["symbol"])
+    lumos.run_audit(run, attacks=["randomized-labels"])
     assert book.read_bytes() == before
 
 
 def test_what_has_nothing_to_attack_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to attack"):
-        lumos.run_audit("demo:60", attacks=["symbol"], task="link")
+        lumos.run_audit("demo:60", attacks=["randomized-labels"], task="link")
     with pytest.raises(UsageError, match="must be one of"):
         lumos.run_audit("demo:60", attacks=["telepathy"])
-    with pytest.raises(UsageError, match="has no meaning"):
+    with pytest.raises(UsageError, match="has no effect"):
         lumos.run_audit("demo:60", pool="sum")
 
 

@@ -68,13 +68,13 @@ DIGITS = {"mechanism": "digits", "propagated_labels": 1}
     [
         ("whole-run", {}),
         ("features", {}),
-        ("propagated_labels", {}),
+        ("propagated-labels", {}),
         ("whole-run", INFINITE),
         pytest.param("features", INFINITE, marks=pytest.mark.long),
-        pytest.param("propagated_labels", INFINITE, marks=pytest.mark.long),
+        pytest.param("propagated-labels", INFINITE, marks=pytest.mark.long),
         ("whole-run", DIGITS),
         pytest.param("features", DIGITS, marks=pytest.mark.long),
-        ("propagated_labels", DIGITS),
+        ("propagated-labels", DIGITS),
     ],
 )
 def test_the_real_system_keeps_every_bound(
@@ -98,7 +98,7 @@ def test_labels_in_the_clear_are_found(graph: Graph, monkeypatch: pytest.MonkeyP
         return np.stack([self.labels] * len(epsilons))
 
     monkeypatch.setattr(LabelDraws, "at", in_the_clear)
-    assert exceeded(attacked("symbol", graph), "label of a training device")
+    assert exceeded(attacked("randomized-labels", graph), "label of a training device")
     assert exceeded(attacked("whole-run", graph), "training devices", "and its randomized label")
 
 
@@ -141,14 +141,14 @@ def test_a_randomized_label_has_its_own_bound(
     settings: dict[str, Any], graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not that of the label that sums use, which may be the label itself."""
-    assert not attacked("symbol", graph, **settings).exceeded
+    assert not attacked("randomized-labels", graph, **settings).exceeded
     real = LabelDraws.at
 
     def louder(self: LabelDraws, *epsilons: float) -> np.ndarray:
         return real(self, *(max(epsilon, 8.0) for epsilon in epsilons))
 
     monkeypatch.setattr(LabelDraws, "at", louder)
-    assert exceeded(attacked("symbol", graph, **settings), "label of a training device")
+    assert exceeded(attacked("randomized-labels", graph, **settings), "label of a training device")
 
 
 def test_randomized_labels_of_digits_are_read(graph: Graph) -> None:
@@ -157,7 +157,7 @@ def test_randomized_labels_of_digits_are_read(graph: Graph) -> None:
     many = Graph.from_edges(
         graph.edge_list(), devices=graph.devices, features=graph.features, labels=labels
     )
-    row, _ = attacked("symbol", many, mechanism="digits").rows
+    row, _ = attacked("randomized-labels", many, mechanism="digits").rows
     assert row.chance is not None
     assert row.bound is not None
     assert row.chance + 0.1 < row.value < row.bound
@@ -247,10 +247,10 @@ def test_propagated_labels_that_are_not_randomized_are_found(
         )
 
     monkeypatch.setattr(classify_trainer, "propagated_labels", loud)
-    found = attacked("propagated_labels", graph)
+    found = attacked("propagated-labels", graph)
     assert exceeded(found, "propagated label 1 before")
     assert exceeded(found, "propagated label 2 before")
-    quiet = attacked("propagated_labels", graph, propagated_epsilon=1.0)
+    quiet = attacked("propagated-labels", graph, propagated_epsilon=1.0)
     assert exceeded(quiet, "ε that the frequencies of propagated label 1")
 
 

@@ -179,8 +179,8 @@ def test_randomized_answers_have_their_epsilon(monkeypatch: pytest.MonkeyPatch) 
 
 def propagated_labels(recorded: Recorded) -> list[AuditRow]:
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    told = link_training.told_by(recorded)
-    return list(link_training.propagated_label_rows(recorded, told, halves))
+    sent = link_training.sent_by(recorded)
+    return list(link_training.propagated_label_rows(recorded, sent, halves))
 
 
 def test_propagated_labels_have_their_epsilon(recorded: Recorded) -> None:
@@ -206,8 +206,8 @@ def test_meant_propagated_labels_are_those_of_the_devices(
 
     monkeypatch.setattr(sketch, "randomized", heard)
     again = scene.record(scene.graph, "link")
-    told = link_training.told_by(again)
-    found = link_training.first_propagated_labels(again, told)
+    sent = link_training.sent_by(again)
+    found = link_training.first_propagated_labels(again, sent)
     there = found >= 0
     assert there.mean() > 0.8
     assert np.array_equal(found[there], meant[0][there])
@@ -215,7 +215,7 @@ def test_meant_propagated_labels_are_those_of_the_devices(
 
 def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     """All that v may have meant, one path after the other."""
-    told = link_training.told_by(recorded)
+    sent = link_training.sent_by(recorded)
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
     pairs, _ = link_training.with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(0).permutation(pairs)[:40]
@@ -223,14 +223,14 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     keep = np.exp(4) / (np.exp(4) + 15)
 
     def likelihood(v: int, others: list[int], number: int, own: int) -> float:
-        if number == told.shape[1]:
+        if number == sent.shape[1]:
             return 1.0
-        counts = np.bincount(told[others, number - 1], minlength=16).astype(float)
+        counts = np.bincount(sent[others, number - 1], minlength=16).astype(float)
         counts[own] += 1
         above = counts - (len(others) + 1) * usual[number - 1]
         best = np.flatnonzero(above >= above.max() - 1e-9)
         return sum(
-            (keep if told[v, number] == one else (1 - keep) / 15)
+            (keep if sent[v, number] == one else (1 - keep) / 15)
             * likelihood(v, others, number + 1, int(one))
             / len(best)
             for one in best
@@ -241,9 +241,9 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     for v, w in pairs.tolist():
         near = graph.neighbours[graph.offsets[v] : graph.offsets[v + 1]].tolist()
         without = [n for n in near if n != w]
-        both = [likelihood(v, some, 1, int(told[v, 0])) for some in ([*without, w], without)]
+        both = [likelihood(v, some, 1, int(sent[v, 0])) for some in ([*without, w], without)]
         by_hand.append(np.log(both[0] / both[1]))
-    assert np.allclose(link_training.edge_ratios(recorded, told, pairs), by_hand)
+    assert np.allclose(link_training.edge_ratios(recorded, sent, pairs), by_hand)
 
 
 def test_twin_with_bare_propagated_labels(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,8 +262,8 @@ def small_degree(scene: Scene) -> float:
     recorded = scene.record(scene.graph, "link")
     events = link_training.matching_events(recorded.tape, recorded.graph)
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    told = link_training.told_by(recorded)
-    found = link_training.one_neighbour(recorded.graph, told, events, halves)
+    sent = link_training.sent_by(recorded)
+    found = link_training.one_neighbour(recorded.graph, sent, events, halves)
     columns = np.hstack([found.own, found.seen["proposals and replies"]])
     return found.evaluated(columns, found.questions["degree ≤ 1"]).auc
 

@@ -1,14 +1,14 @@
-"""Attacks on Lumos, run by Lumos: what adversaries infer from the messages of a real run.
+"""Attacks on Lumos, run by Lumos: figures that adversaries infer from messages of a real run.
 
     report = lumos.run_audit("facebook", epsilon=2.0)
     report.exceeded        # rows whose bound was exceeded; none, or a guarantee is wrong
 
-A run is recorded where its messages travel (`lumos.exchange.recording`), and every attack gets the
-part of the recording that the protocol gives its adversary (`views`), public facts, and what
-attackers are assumed to know: for example the truth about one half of all devices. Attacks are in
-`attacks`, one file each. Figures are lower bounds of what can be inferred: a better attack may find
-more. So "within the bound" is no proof; the proofs are in docs/strict.md, and an attack that
-exceeds a bound refutes one.
+A run is recorded where its messages travel (`lumos.exchange.tape`). Every attack gets the part of
+the recording that the protocol gives its adversary (`harness`), public facts, and what attackers
+are assumed to know: for example the truth about one half of all devices. Attacks are in `attacks`,
+by what they attack; `table` has the rows of a report. Figures are lower bounds of what can be
+inferred: a better attack may find more. So "within the bound" is no proof; the proofs are in
+docs/strict.md, and an attack that exceeds a bound refutes one.
 """
 
 from lumos.audit.attacks import ATTACKS, Attack

@@ -1,4 +1,16 @@
-"""What an audit looks at: a graph, settings, and recorded runs of them."""
+"""Audits: recorded runs of a graph, the part of a recording that an adversary gets, `run_audit`.
+
+Attacks read a tape through the functions of this module only. By adversary:
+
+- *one neighbour* u of v: what passed between u and v, in both directions (`sent_values`,
+  `sent_messages`, `slots_of`);
+- *pooled neighbours* of v: the same of all of them;
+- *a non-neighbour*: what passed between it and v, after it was a candidate or asked a question;
+- *everybody*: sums that were opened (`opened_sums`), weights that follow from them;
+- *the coordinator*: what was sent to it, but for bodies of masked vectors, which nobody can read;
+- *a broker* delivers the messages: senders, receivers, sizes and rounds of all (`Tape.traffic`),
+  and bodies unless the transport seals them.
+"""
 
 import math
 import re
@@ -34,33 +46,33 @@ from lumos.typing import Bytes, Doubles, Flags, Ints, Progress
 
 SECURE_SUM = "aggregate/sum"
 OPENED = (SECURE_SUM, "aggregate/clear-sum/ideal")
-"""Topics on which the coordinator tells everybody a sum, of either backend."""
+"""Topics on which the coordinator sends everybody a sum, of either backend."""
 
 Say = Callable[[str], None]
 
 OPEN_EPOCHS = 20
 """Epochs of a recorded run whose profile sends messages without protection. The first epochs of a
 long run are the same as those of a short one, and each tells more: figures are lower bounds."""
-OPEN_KEPT = 400
-"""Devices whose unprotected messages are kept: all of them would fill the memory."""
+OPEN_DEVICES = 400
+"""Devices whose unprotected messages are recorded: all of them would fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recorded:
-    """A run, and everything that passed in it."""
+    """A run, and all its messages."""
 
     run: Run
     tape: Tape = field(repr=False)
     graph: Graph = field(repr=False)
-    """As the devices know it: of training edges only, for links."""
+    """The graph as the devices know it: with training edges only, for links."""
     roles: Ints = field(repr=False)
-    """[devices] who trains, who validates: public. For links everybody is `NOBODY`."""
+    """[devices] public roles: who trains, who validates. For links everybody is `NOBODY`."""
     split: EdgeSplit | None = field(default=None, repr=False)
-    """Of links."""
+    """The split of edges, for links."""
 
     @property
     def config(self) -> Config:
-        """All settings of the run."""
+        """The settings of the run."""
         return self.run.config
 
 
@@ -93,10 +105,10 @@ class Scene:
         self.tasks = tuple(tasks)
         self.seed = seed
         self.say: Say = say or (lambda text: None)
-        self._kept: dict[str, Recorded] = {}
+        self._recorded: dict[str, Recorded] = {}
 
     def config(self, task: str, **changes: Any) -> Config:
-        """All settings for a task; those that have no meaning for it are left out."""
+        """Return all settings for a task, without those that have no effect on it."""
         wanted = {**self.settings, **changes, "task": task}
         made = Config.of(**wanted)
         return Config.of(
@@ -108,24 +120,25 @@ class Scene:
         )
 
     def recorded(self, task: str) -> Recorded:
-        """The run itself, recorded once; bodies of masked vectors are not kept.
+        """Return the run itself, recorded once, without the bodies of masked vectors.
 
-        Of a profile that opens the door `open`, the first epochs are recorded, with comparisons in
-        the clear, unless settings say otherwise; and unprotected messages of some devices.
+        If a profile sends unprotected messages, only the first epochs are recorded, with
+        comparisons in the clear, unless settings say otherwise; and only those messages of some
+        devices.
         """
-        if task not in self._kept:
+        if task not in self._recorded:
             self.say(f"recording a run ({task})")
             config, changes = self.config(task), dict[str, Any]()
             if Door.OPEN in config.profile.doors:
                 short = {"epochs": min(OPEN_EPOCHS, config.train.epochs), "compare": "ideal"}
                 changes = {name: short[name] for name in short if name not in self.settings}
-            keep = open_ones_of(self.watched())
-            self._kept[task] = self.record(self.graph, task, keep=keep, **changes)
-        return self._kept[task]
+            keep = unprotected_of(self.watched())
+            self._recorded[task] = self.record(self.graph, task, keep=keep, **changes)
+        return self._recorded[task]
 
     def watched(self) -> Flags:
-        """[devices] whose unprotected messages are kept, sent and received: `OPEN_KEPT` at most."""
-        some = np.random.default_rng(self.seed).permutation(self.graph.devices)[:OPEN_KEPT]
+        """Return [devices] whose unprotected messages are recorded: `OPEN_DEVICES` at most."""
+        some = np.random.default_rng(self.seed).permutation(self.graph.devices)[:OPEN_DEVICES]
         watched = np.zeros(self.graph.devices, np.bool_)
         watched[some] = True
         return watched
@@ -139,7 +152,7 @@ class Scene:
         keep: Keep | None = None,
         **changes: Any,
     ) -> Recorded:
-        """A further run, with other settings or on another graph.
+        """Record a further run, with other settings or on another graph.
 
         Args:
             seed: another run seed.
@@ -160,9 +173,9 @@ class Scene:
 
 
 def without_masked_vectors(topic: Topic, batch: Batch) -> Batch | None:
-    """Everything but what nobody can read: vectors under masks, and what ideal sums add up.
+    """Keep everything but what nobody can read: vectors under masks, and what ideal sums add up.
 
-    Of a sum that all devices receive, one copy.
+    A sum that all devices receive is kept once.
     """
     if not topic.name.startswith(("aggregate/", "products/")):
         return batch
@@ -171,8 +184,8 @@ def without_masked_vectors(topic: Topic, batch: Batch) -> Batch | None:
     return batch.take(np.flatnonzero(batch.sender == COORDINATOR)[:1])
 
 
-def open_ones_of(devices: Flags) -> Keep:
-    """All but masked vectors, and of the door `open` only what these devices receive or send.
+def unprotected_of(devices: Flags) -> Keep:
+    """Keep all but masked vectors, and unprotected messages of these devices only.
 
     Args:
         devices: [devices] whose messages are kept.
@@ -187,7 +200,7 @@ def open_ones_of(devices: Flags) -> Keep:
 
 
 def received_by(devices: Flags) -> Keep:
-    """Only what these devices receive, or send, and what the coordinator says.
+    """Keep only what these devices receive or send, and what the coordinator sends.
 
     Args:
         devices: [devices] whose messages are kept.
@@ -204,19 +217,11 @@ def received_by(devices: Flags) -> Keep:
     return keep
 
 
-# The part of a recording that an adversary gets. Attacks read a tape through these functions only.
-#
-# - *one neighbour* u of v: what passed between u and v, in both directions (`told`, `slots_of`);
-# - *pooled neighbours* of v: the same of all of them;
-# - *a non-neighbour*: what passed between it and v, after it was a candidate or asked a question;
-# - *everybody*: sums that were opened (`opened_sums`), weights that follow from them;
-# - *the coordinator*: what was sent to it, but for bodies of masked vectors, which nobody can read;
-# - *a broker* moves the messages: senders, receivers, sizes and rounds of all (`Tape.traffic`), and
-#   bodies unless the transport seals them.
+# The part of a recording that an adversary gets.
 
 
 def slots_of(graph: Graph, receiver: Ints, sender: Ints) -> Ints:
-    """Slots of the graph (receiver, its neighbour that sent); -1 where they are no neighbours."""
+    """Return the slots (receiver, sender) of the graph; -1 where they are no neighbours."""
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
     keys = owner * graph.devices + graph.neighbours
     wanted = receiver * graph.devices + sender
@@ -225,16 +230,16 @@ def slots_of(graph: Graph, receiver: Ints, sender: Ints) -> Ints:
     return np.where(found, place, -1)
 
 
-def said(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> Ints:
-    """[devices] what each device told all its neighbours, for topics of one byte."""
+def sent_values(recorded: Recorded, topic: str, number: int = 0, missing: int = -1) -> Ints:
+    """Return [devices] the byte that each device sent to all its neighbours."""
     batch = recorded.tape.messages(topic)[number]
-    told = np.full(recorded.graph.devices, missing)
-    told[batch.sender] = batch.body.reshape(batch.messages)
-    return told
+    sent = np.full(recorded.graph.devices, missing)
+    sent[batch.sender] = batch.body.reshape(batch.messages)
+    return sent
 
 
-def told(tape: Tape, topic: str, devices: int, number: int = 0) -> tuple[Bytes, Flags]:
-    """[devices, bytes] what each device told all its neighbours, and [devices] who did."""
+def sent_messages(tape: Tape, topic: str, devices: int, number: int = 0) -> tuple[Bytes, Flags]:
+    """Return [devices, bytes] the message of each device to its neighbours, and who sent one."""
     batch = tape.messages(topic)[number]
     width = batch.body.shape[1] if batch.lengths is None else int(batch.lengths.max())
     bodies = np.zeros((devices, width), np.uint8)
@@ -245,13 +250,13 @@ def told(tape: Tape, topic: str, devices: int, number: int = 0) -> tuple[Bytes, 
 
 
 def opened_sums(recorded: Recorded) -> list[Doubles]:
-    """All sums of the run in order, as everybody received them."""
+    """Return all sums of the run in order, as everybody received them."""
     fixed = FixedPoint.of(recorded.config.updates, recorded.graph.devices)
     return opened_on(recorded.tape, fixed)
 
 
 def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
-    """All sums of the last transport in order, as everybody received them."""
+    """Return all sums of the last transport in order, as everybody received them."""
     return [
         fixed.decode(_words(0, batch, fixed, packed=topic == SECURE_SUM))
         for topic in OPENED
@@ -261,8 +266,11 @@ def opened_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
 
 
 def exact_on(tape: Tape, fixed: FixedPoint) -> list[Doubles]:
-    """The same before noise. Nobody sees them in a real run: for attackers that know all vectors,
-    and so can compute them."""
+    """Return the same before noise.
+
+    Nobody sees them in a real run: they are for attackers that know all vectors, and so can compute
+    them.
+    """
     batches = [b for b in tape.messages("aggregate/clear-sum/ideal") if b.sender[0] != COORDINATOR]
     return [
         fixed.decode(sum(_words(row, batch, fixed) for row in range(batch.messages)))
@@ -276,7 +284,7 @@ def _words(row: int, batch: Batch, fixed: FixedPoint, *, packed: bool = False) -
     return fixed.unpack(body) if packed else body.view(fixed.dtype)
 
 
-# Figures in the table of guarantees, as a run prints it: what is audited is what people read.
+# Figures of the printed table of guarantees: the audit tests what people read.
 
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?|∞|inf)"
 _BOTH = re.compile(rf"\({_NUMBER}, {_NUMBER}\)")
@@ -284,7 +292,7 @@ _PURE = re.compile(rf"ε = {_NUMBER}")
 
 
 def cell(run: Run, about: str, column: str) -> str:
-    """The cell of the first row whose question begins with `about`.
+    """Return the cell of the first row whose question begins with `about`.
 
     Raises:
         UsageError: there is none.
@@ -296,7 +304,7 @@ def cell(run: Run, about: str, column: str) -> str:
 
 
 def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[float, float] | None:
-    """(ε, δ) of a cell, δ = 0 where it is pure; None where it guarantees nothing.
+    """Return (ε, δ) of a cell, with δ = 0 if it is pure; None if it guarantees nothing.
 
     Args:
         life: over all runs with a book, where the table has a column for it.
@@ -313,7 +321,7 @@ def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[f
 
 
 def counted(run: Run, about: str, column: str, what: str) -> int | None:
-    """The whole number before a word of a cell; None where there is none."""
+    """Return the whole number before a word of a cell; None where there is none."""
     found = re.search(rf"(\d+) {what}\b", cell(run, about, column))
     return None if found is None else int(found[1])
 
@@ -322,28 +330,28 @@ def _value(text: str) -> float:
     return math.inf if text == "∞" else float(text)
 
 
-# What attackers know beside messages: the truth about one half of all devices, to learn from.
+# Knowledge of attackers beside messages: the truth about one half of all devices.
 
-MOST = 40_000
+MAX_EDGES = 40_000
 """Edges of each half, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownHalf:
-    """Who is known, who is evaluated, and pairs within each half."""
+    """Known devices, evaluated devices, and pairs within each half."""
 
     half: Flags = field(repr=False)
-    """[devices] known to the attackers."""
+    """[devices] those that the attackers know."""
     evaluated: Flags = field(repr=False)
     """[devices] all others, without the attackers themselves."""
     known: tuple[Ints, Flags] = field(repr=False)
-    """[pairs, 2] of two known devices, and which are edges: as many as are not."""
+    """[pairs, 2] of two known devices, and [pairs] which are edges: one half of them."""
     asked: tuple[Ints, Flags] = field(repr=False)
     """The same of two others."""
 
     @staticmethod
-    def of(graph: Graph, attackers: Ints, seed: int = 0, most: int = MOST) -> "KnownHalf":
-        """Half of the devices at random, and edges and as many random pairs within each half."""
+    def of(graph: Graph, attackers: Ints, seed: int = 0, most: int = MAX_EDGES) -> "KnownHalf":
+        """Draw half of the devices, then edges and as many random pairs within each half."""
         rng, many = np.random.default_rng(seed), graph.devices
         half = rng.random(many) < 0.5
         out = np.zeros(many, np.bool_)
@@ -361,12 +369,10 @@ class KnownHalf:
 
 
 def linked(graph: Graph, pairs: Ints) -> Flags:
-    """[pairs] whether they are edges."""
+    """Return [pairs] whether they are edges."""
     found: Flags = slots_of(graph, pairs[:, 0], pairs[:, 1]) >= 0
     return found
 
-
-# `lumos.run_audit`: run every attack that applies, and evaluate what it found.
 
 TASKS = ("classify", "link")
 
@@ -389,7 +395,7 @@ def run_audit(
         graph: a `Run`, or a graph as `lumos.train` takes it.
         attacks: names of `ATTACKS`; all that apply by default.
         seed: run seed.
-        data_dir: where named graphs lie.
+        data_dir: folder of named graphs.
         progress: True shows it; or a callback `(done, total, note)`.
         settings: as `lumos.train` takes them; without `task`, both tasks are audited.
     """
@@ -433,14 +439,14 @@ def run_audit(
 
 
 def _own_settings(config: Config) -> dict[str, Any]:
-    """The settings of a run, as far as they are not the defaults.
+    """Return the settings of a run that are not defaults.
 
-    Without its book, which is the devices': an audit must not spend from it.
+    The book is left out: it is the devices', and an audit must not spend from it.
     """
     train = config.train
     default = Config.of(profile=train.profile, task=train.task).flat()
-    kept = {"profile": train.profile, "task": train.task}
-    return kept | {
+    own = {"profile": train.profile, "task": train.task}
+    return own | {
         name: value
         for name, value in config.flat().items()
         if value != default[name]
@@ -455,19 +461,19 @@ def _has_labels(labels: Any) -> bool:
 
 
 def _refuse_ignored(settings: dict[str, Any], configs: Sequence[Config]) -> None:
-    """A setting must have a meaning for one of the tasks at least.
+    """Refuse settings that have no effect on any of the tasks.
 
     Raises:
-        UsageError: it has none.
+        UsageError: there is one.
     """
     for name in settings:
         reasons = [config.profile.ignores(name, config) for config in configs]
         if all(reasons):
-            raise UsageError(f"`{name}` has no meaning with {reasons[0]}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reasons[0]}; leave it out")
 
 
 def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:
-    """The attacks to run, in the order of the registry.
+    """Return the attacks to run, in the order of the registry.
 
     Raises:
         UsageError: there is no such attack, or it has nothing to attack here.

@@ -1,4 +1,7 @@
-"""Linear readers that attackers fit on the devices whose truth they know, to evaluate the others."""
+"""Readers that attackers fit on devices whose truth they know: linear ones and small networks.
+
+Networks are no bound: a better one may find more.
+"""
 
 import numpy as np
 import torch
@@ -9,11 +12,11 @@ from lumos.training.metrics import auc
 from lumos.typing import Doubles, Flags, Ints
 
 RIDGE_DECAY = 1e-2
-"""Ridge, for standardised columns."""
+"""Weight of the ridge, for standardised columns."""
 
 
 def ridge_scores(columns: Doubles, wanted: Doubles, known: Flags) -> Doubles:
-    """[others, targets] least squares with an intercept, fitted on the known rows.
+    """Return [others, targets] of least squares with an intercept, fitted on the known rows.
 
     Args:
         columns: [cases, …] what attackers see.
@@ -30,19 +33,15 @@ def ridge_scores(columns: Doubles, wanted: Doubles, known: Flags) -> Doubles:
     return scores
 
 
-# Networks that attackers train on the devices whose truth they know, to evaluate the others.
-#
-# They are no bound: a better network may find more.
-
 STEPS, HIDDEN, RATE, DECAY, DROPPED = 140, 64, 0.01, 0.02, 0.25
-FEWEST = 12
-"""Cases to learn from, or nothing is learnt."""
+MIN_CASES = 12
+"""Cases that a network needs to learn from."""
 MEETING = 16
 """Width in which the network of edges compares two devices."""
 
 
 def area(scores: Doubles, truth: Flags) -> Area:
-    """AUC of scores, with the cases of both kinds."""
+    """Return the AUC of scores; 0.5 unless there are cases of both kinds."""
     positives, negatives = int(truth.sum()), int((~truth).sum())
     if not positives or not negatives:
         return Area(0.5, positives, negatives)
@@ -50,7 +49,7 @@ def area(scores: Doubles, truth: Flags) -> Area:
 
 
 def evaluated_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles:
-    """[others] scores of a small network that learnt from one half, for the other half.
+    """Return [others] scores of a small network that learnt from the known half.
 
     Args:
         columns: [cases, …] what attackers see.
@@ -65,14 +64,17 @@ def evaluated_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles
 
 
 def fitted(inputs: torch.Tensor, wanted: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """[asked, targets] logits of a small network; `wanted` are classes, or [rows, targets].
+    """Return [asked, targets] logits of a small network; zeros if there are too few cases.
 
-    Zeros, where there are too few cases to learn from.
+    Args:
+        inputs: [rows, …] of known cases.
+        wanted: [rows] their classes, or [rows, targets] zeros and ones.
+        asked: [asked, …] cases to evaluate.
     """
     generator = torch.Generator().manual_seed(0)
     classes = wanted.dtype == torch.int64
     outputs = (int(wanted.max()) + 1 if len(wanted) else 1) if classes else wanted.shape[1]
-    if len(inputs) < FEWEST:
+    if len(inputs) < MIN_CASES:
         return torch.zeros(len(asked), outputs)
     loss = functional.cross_entropy if classes else functional.binary_cross_entropy_with_logits
     mean, spread = inputs.mean(0), inputs.std(0) + 1e-3
@@ -119,7 +121,7 @@ def comparing(
     asked: Ints,
     ratio: Doubles,
 ) -> Doubles:
-    """[asked] logits of a network: the ratio, a product of two devices' codes, their weights.
+    """Return [asked] logits of a network: the ratio, a product of two codes, their weights.
 
     Args:
         inputs: [devices, …] what attackers know of each device.
@@ -127,9 +129,9 @@ def comparing(
         is_edge: [pairs] the truth.
         known_ratio: [pairs] a first guess, to start from.
         asked: [asked, 2] pairs to evaluate.
-        ratio: [asked] the first guess of those; the last one too, where known pairs are few.
+        ratio: [asked] the first guess of those; it is returned where known pairs are few.
     """
-    if len(pairs) < FEWEST:
+    if len(pairs) < MIN_CASES:
         return ratio
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -1,4 +1,7 @@
-"""What an attack measured, with an interval for any confidence. All of it can be stored as JSON."""
+"""The report of an audit: estimates with intervals, rows with verdicts, and its JSON.
+
+An estimate is a number that an attack measured; it has an interval for any confidence.
+"""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Proportion(msgspec.Struct, frozen=True, tag="proportion"):
-    """How often a guess was right; the interval is that of Clopper and Pearson (1934)."""
+    """The share of right guesses; the interval is that of Clopper and Pearson (1934)."""
 
     hits: float
     """Not whole where many dependent cases count as fewer independent ones."""
@@ -170,7 +173,7 @@ class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
     negatives: int
     delta: float = 0.0
     tests: int = 1
-    """Of how many tests this is the best: each gets a part of the error."""
+    """Number of tests of which this is the best: each gets a part of the error."""
 
     @property
     def trials(self) -> int:
@@ -212,40 +215,40 @@ def _deviations(confidence: float) -> float:
 FILE = "audit.json"
 """In a run folder: the report page has a chapter of it."""
 CONFIDENCE = 0.999
-"""That no row of an audit is called exceeded by chance."""
+"""Probability that no row of an audit is called exceeded by chance."""
 SMALL = 0.02
 """An advantage that "at chance" has to exclude."""
 EXCEEDED, WITHIN, NO_BOUND = "EXCEEDED", "within", "no bound claimed"
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one adversary infers about one thing."""
+    """One figure: something that one adversary infers about one thing."""
 
     attack: str
     """Name in `ATTACKS`."""
     adversary: str
-    """Who it is: one neighbour, all neighbours, a non-neighbour, the coordinator, a broker …"""
+    """Name of the adversary: one neighbour, a non-neighbour, the coordinator, a broker …"""
     about: str
-    """What it infers, and from what."""
+    """Subject of the inference, and the messages that it uses."""
     measure: str
-    """What the number is: accuracy, AUC, μ, ε, bytes …"""
+    """Kind of the number: accuracy, AUC, μ, ε, bytes …"""
     estimate: Estimate
     chance: float | None = None
     """The same number of an attacker without these messages; None where there is none."""
     chance_is: str = ""
-    """Who that is: the most frequent label, the attacker's own degree …"""
+    """Guess of that attacker: the most frequent label, its own degree …"""
     bound: float | None = None
-    """What is claimed: the number is not larger. None: no bound is claimed."""
+    """Claimed upper bound of the number; None where no bound is claimed."""
     bound_is: str = ""
-    """Where the claim stands: a cell of the table of guarantees, a sentence."""
+    """Source of the claim: a cell of the table of guarantees, a sentence."""
     knows_mechanism: bool = False
-    """Whether the attacker computes with the true probabilities of the mechanism: only then can a
+    """True if the attacker computes with the true probabilities of the mechanism: only then can a
     figure at chance mean anything."""
     note: str = ""
 
     @property
     def value(self) -> float:
-        """What was measured."""
+        """The measured number."""
         return self.estimate.value
 
 
@@ -287,21 +290,21 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def confidence(self) -> float:
-        """Of a single interval, so that all of them together have `CONFIDENCE` (Bonferroni)."""
+        """Confidence of one interval, so that all together have `CONFIDENCE` (Bonferroni)."""
         return 1 - (1 - CONFIDENCE) / max(1, len(self.rows))
 
     def interval(self, row: AuditRow) -> tuple[float, float]:
-        """Of one row, corrected for the number of rows."""
+        """Return the interval of one row, corrected for the number of rows."""
         return row.estimate.interval(self.confidence)
 
     def verdict(self, row: AuditRow) -> str:
-        """Exceeded only where the lower end of the interval lies above the bound."""
+        """Return the verdict: exceeded only if the whole interval lies above the bound."""
         if row.bound is None:
             return NO_BOUND
         return EXCEEDED if self.interval(row)[0] > row.bound * (1 + 1e-9) else WITHIN
 
     def advantage(self, row: AuditRow) -> str:
-        """What the messages add to chance, in words that claim no more than the sample shows."""
+        """Return what messages add to chance, in words that claim no more than the sample shows."""
         if row.chance is None:
             return ""
         low, high = self.interval(row)
@@ -317,7 +320,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"{gained:+.3f}, not shown"
 
     def figures(self, row: AuditRow) -> tuple[str, str, str]:
-        """What was found with its interval, what is known without, what is claimed: as text."""
+        """Return as text the number with its interval, the chance, and the bound."""
         low, high = self.interval(row)
         between = f" ({_shown(low)} … {_shown(high)})" if low < high else ""
         return (
@@ -327,14 +330,14 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def by_adversary(self) -> dict[str, list[AuditRow]]:
-        """All rows, those of one adversary together."""
+        """Return all rows, those of one adversary together."""
         found: dict[str, list[AuditRow]] = {}
         for row in self.rows:
             found.setdefault(row.adversary, []).append(row)
         return found
 
     def notes(self) -> list[str]:
-        """Every note of an attack once, with the row or rows that it is about."""
+        """Return every note of an attack once, with the row or rows that it is about."""
         noted: dict[tuple[str, str], list[str]] = {}
         for row in self.rows:
             if row.note:
@@ -350,7 +353,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         return [row for row in self.rows if self.verdict(row) == EXCEEDED]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Every row with its interval, advantage and verdict, as plain numbers for JSON."""
+        """Return every row with its interval, advantage and verdict, as plain numbers for JSON."""
         return [
             {
                 **msgspec.to_builtins(row),
@@ -364,7 +367,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`, the run folder and the report page; `from_json` reads it back."""
+        """Return the content of `--json`, run folder and report; `from_json` reads it back."""
         about = {
             name: msgspec.to_builtins(getattr(self, name))
             for name in ("graph", "devices", "profile", "settings", "seed", "seconds", "lumos")
@@ -378,7 +381,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def from_json(content: Any) -> "AuditReport":
-        """What `to_json` made.
+        """Read back what `to_json` made.
 
         Raises:
             msgspec.ValidationError: it is none.
@@ -387,28 +390,28 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _shown(number: float) -> str:
-    """Three decimals; whole numbers without any."""
+    """Format with three decimals; whole numbers without any."""
     if math.isinf(number):
         return "∞"
     return f"{number:,.0f}" if number == int(number) and number != 1 else f"{number:.3f}"
 
 
 def _plain(number: float) -> float | None:
-    """JSON has no infinity."""
+    """Return None for infinity, which JSON does not have."""
     return number if math.isfinite(number) else None
 
 
-# Whether opened sums have the noise of the account: found by whoever knows what was added.
+# The noise of opened sums against the account, for whoever knows what was added.
 
 
 def noise_square(found: Doubles, noise: Noise) -> float:
-    """Σ of squares of the noise in a sum, in units of the deviation that all shares should have."""
+    """Return Σ of squares of the noise in a sum, in units of the deviation of all shares."""
     left = (noise.sigma * noise.clip) ** 2
     return float(np.square(found).sum()) / (left * noise.devices / (noise.devices - noise.absent))
 
 
 def noise_row(attack: str, adversary: str, stage: str, found: NoiseRatio) -> AuditRow:
-    """One row for all sums of a stage."""
+    """Return one row for all sums of a stage."""
     return AuditRow(
         attack=attack,
         adversary=adversary,

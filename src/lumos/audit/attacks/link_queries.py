@@ -1,5 +1,4 @@
-"""What answers about links tell: m non-neighbours ask the same devices, and pool the levels they
-learn.
+"""Score queries about links: m non-neighbours ask the same devices, and pool the answers.
 
 Questions pass through the protocol of `lumos predict`, over a transport that records. An asker
 knows what its program gives it: one level for every answer. Attackers are assumed to know the truth
@@ -45,16 +44,16 @@ from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16)
 SETS = {1: 4, 4: 2}
-"""Over how many sets of askers a figure is the mean; one of more askers."""
+"""Sets of askers over which a figure is the mean, by the number of askers; otherwise one."""
 FREQUENT = 20
 QUESTIONS, TIMES = 12, 3
-"""Questions of each device, and how often it asks so many, where all ask as much as they can."""
+"""Questions of each device, and rounds of them, where all ask as much as they can."""
 FEATURES = "features: these or others"
 CALIBRATION_BITS = math.log2(len(COSINES) + 1)
 
 
 def attack_link_askers(scene: Scene) -> Iterator[AuditRow]:
-    """By one recorded run, and questions to its devices."""
+    """Yield what questions to the devices of one recorded run tell."""
     recorded = scene.recorded("link")
     result = devices_of(recorded)
     scene.say("everybody asks as much as it can")
@@ -72,21 +71,21 @@ def attack_link_askers(scene: Scene) -> Iterator[AuditRow]:
 
 
 def devices_of(recorded: Recorded) -> LinkResult:
-    """The devices of a finished run, as they answer questions."""
+    """Return the devices of a finished run, as they answer questions."""
     return PROFILE.link_result(trained_links(recorded.run))
 
 
 def some_askers(graph: Graph, many: int) -> Ints:
-    """Devices at random; of a small graph, a tenth at most."""
+    """Draw devices; a tenth of all at most."""
     rng = np.random.default_rng(1)
     return rng.choice(graph.devices, min(many, graph.devices // 10), replace=False)
 
 
-# How many answers anybody gets.
+# The limit of answers.
 
 
 def limit_rows(recorded: Recorded, result: LinkResult, seed: int) -> Iterator[AuditRow]:
-    """Answers, and bits, of the device that gave most, where all ask as much as they can."""
+    """Yield the answers, and bits, of the device that gave most, where all ask all they can."""
     calibration = answers_on(recorded.tape, recorded.graph.devices)
     given = flooded(result, seed) if result.reading.way != ALONE else np.zeros_like(calibration)
     limit = result.strict.answers
@@ -96,19 +95,17 @@ def limit_rows(recorded: Recorded, result: LinkResult, seed: int) -> Iterator[Au
         ("answers", float((calibration + given).max()), limit or None),
         ("bits", float(bits.max()), claimed if limit else None),
     ):
-        yield AuditRow(
-            attack=LINK_ASKERS_ATTACK.name,
-            adversary="everybody together",
-            about=f"{measure} of one device, if all ask {TIMES} times, in both orders",
-            measure=measure,
-            estimate=Exactly(most, recorded.graph.devices),
-            bound=None if bound is None else float(bound),
-            bound_is=f"{FEATURES}, {ANSWERS}" if bound is not None else "",
+        yield LINK_ASKERS_ATTACK.row(
+            "everybody together",
+            f"{measure} of one device, if all ask {TIMES} times, in both orders",
+            measure,
+            Exactly(most, recorded.graph.devices),
+            bound=None if bound is None else (float(bound), f"{FEATURES}, {ANSWERS}"),
         )
 
 
 def flooded(result: LinkResult, seed: int) -> Ints:
-    """[devices] answers of each, where everybody asks many others, again and again."""
+    """Return [devices] answers of each, where everybody asks many others, again and again."""
     devices = len(result.degree)
     rng = np.random.default_rng(seed)
     record = AnswerRecord.of({}, result.budget)
@@ -125,11 +122,11 @@ def flooded(result: LinkResult, seed: int) -> Ints:
 
 
 def _nothing(*_: Any) -> None:
-    """Keeps no message of a tape, which counts them in any case."""
+    """Keep no message of a tape, which counts them in any case."""
 
 
 def answers_on(tape: Tape, devices: int) -> Ints:
-    """[devices] scores that each took part in: what passed, not what a device says it counted."""
+    """Return [devices] scores that each took part in, by its messages and not by its own count."""
     given = np.zeros(devices, np.int64)
     for traffic in tape.traffic:
         if traffic.exchange != tape.last or not traffic.topic.name.startswith(SECRET.name):
@@ -143,22 +140,22 @@ def answers_on(tape: Tape, devices: int) -> Ints:
     return given
 
 
-# What levels tell.
+# Inference from levels.
 
 
 def asked_by(result: LinkResult, askers: Ints, vectors: Any = None) -> Ints:
-    """[devices, askers] the levels that askers learn, with their own vectors or with these."""
+    """Return [devices, askers] the levels that askers learn, with their own vectors or these."""
     many, own = len(result.degree), result.vectors
     if vectors is not None:
         own = own.copy()
         own[askers] = vectors
-    # No budget: see above.
+    # Without a limit of answers, as the docstring of the module says.
     result = replace(result, vectors=own, strict=replace(result.strict, answers=0))
     targets = np.setdiff1d(np.arange(many), askers)
     pairs = np.stack([np.repeat(askers, len(targets)), np.tile(targets, len(askers))], axis=1)
     with recording(_nothing):
-        told = answer(result, AskedPairs(pairs=pairs), result.budget.copy(), transport="recording")
-    learnt = told.levels[:, 0]
+        found = answer(result, AskedPairs(pairs=pairs), result.budget.copy(), transport="recording")
+    learnt = found.levels[:, 0]
     if (learnt == UNANSWERED).any():
         raise ValueError("a question was not answered although there is no limit")
     levels = np.zeros((many, len(askers)), np.int64)
@@ -167,34 +164,32 @@ def asked_by(result: LinkResult, askers: Ints, vectors: Any = None) -> Ints:
 
 
 def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[AuditRow]:
-    """With `query_epsilon`: how often an answer says a level that is true, or another."""
+    """Yield the ε that answers certify, with `query_epsilon`: true levels against others."""
     epsilon = result.strict.query_epsilon
     if math.isinf(epsilon):
         return
     spec = spec_for(result.vectors.shape[1], result.reading.cosines)
     whole = result.vectors.astype(np.int64)
     targets = np.setdiff1d(np.arange(len(whole)), askers)
-    # What is evaluated, not what anybody sees: the level before it is randomized.
+    # The level before it is randomized: nobody sees it, and answers are evaluated against it.
     truth = levels_of(whole[targets] @ whole[askers].T, spec).ravel()
-    said = levels[targets].ravel()
-    # "It says a" where a is true, and where another level is: a mixture of worlds, each within ε.
-    found = certified_against_rest(truth, said, spec.levels)
+    sent = levels[targets].ravel()
+    # "a was sent" where a is true, and where another level is: a mixture of worlds within ε.
+    found = certified_against_rest(truth, sent, spec.levels)
     if found is not None:
-        yield AuditRow(
-            attack=LINK_ASKERS_ATTACK.name,
-            adversary="one non-neighbour that asks",
-            about="ε that the frequencies of answers certify, largest of all levels",
-            measure="ε",
-            estimate=found,
-            bound=epsilon,
-            bound_is=f"{FEATURES}, {ANSWERS}: ε = {epsilon:g} for each answer",
+        yield LINK_ASKERS_ATTACK.row(
+            "one non-neighbour that asks",
+            "ε that the frequencies of answers certify, largest of all levels",
+            "ε",
+            found,
+            bound=(epsilon, f"{FEATURES}, {ANSWERS}: ε = {epsilon:g} for each answer"),
             knows_mechanism=True,
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttackedDevices:
-    """What attackers want to know."""
+    """The truth that attackers look for."""
 
     halves: KnownHalf
     labels: Ints | None = field(repr=False)
@@ -204,7 +199,7 @@ class AttackedDevices:
 
     @staticmethod
     def of(graph: Graph, askers: Ints) -> "AttackedDevices":
-        """Edges and degrees are those that devices use in training."""
+        """Read the truth of a graph; edges and degrees are those of training."""
         has: Any = graph.features != 0
         frequent = np.argsort(-np.asarray(has.sum(axis=0)).ravel(), kind="stable")[:FREQUENT]
         some: Any = has[:, frequent]
@@ -216,10 +211,10 @@ class AttackedDevices:
 
 
 def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> Iterator[AuditRow]:
-    """What m askers infer together.
+    """Yield what m askers infer together.
 
     Args:
-        others: how many others a device answers in its life.
+        others: number of others that a device answers in its life.
     """
     if m > levels.shape[1]:
         return
@@ -240,22 +235,18 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
     for name, (chance, chance_is) in chances.items():
         if name not in found:
             continue
-        yield AuditRow(
-            attack=LINK_ASKERS_ATTACK.name,
-            adversary="one non-neighbour that asks"
-            if m == 1
-            else f"{m} non-neighbours that ask, together",
-            about=f"{texts[name]}, from {m} answer{'s' * (m > 1)} about each device",
-            measure="accuracy" if name == "label" else "AUC",
-            estimate=found[name],
-            chance=chance,
-            chance_is=chance_is,
+        yield LINK_ASKERS_ATTACK.row(
+            ("one non-neighbour that asks" if m == 1 else f"{m} non-neighbours that ask, together"),
+            f"{texts[name]}, from {m} answer{'s' * (m > 1)} about each device",
+            "accuracy" if name == "label" else "AUC",
+            found[name],
+            chance=(chance, chance_is),
             note="they know the truth about half of all devices" + beyond * (m > others),
         )
 
 
 def over_sets(about: AttackedDevices, levels: Ints, m: int) -> dict[str, Estimate]:
-    """The mean over sets of m askers; intervals are those of one set, so none is too narrow."""
+    """Return means over sets of m askers; intervals are those of one set, so none is too narrow."""
     many = min(SETS.get(m, 1), levels.shape[1] // m)
     sets = [attack(levels[:, n * m : n * m + m], about) for n in range(many)]
     return {name: _mean_of([one[name] for one in sets]) for name in sets[0]}
@@ -273,13 +264,13 @@ def _mean_of(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def one_hot(levels: Ints) -> torch.Tensor:
-    """[devices, askers · levels]"""
+    """Return [devices, askers · levels] of zeros and ones."""
     size = int(levels.max()) + 1
     return functional.one_hot(torch.from_numpy(levels), size).flatten(1).float()
 
 
 def attack(levels: Ints, about: AttackedDevices) -> dict[str, Estimate]:
-    """Everything that levels tell: AUC, and accuracy for labels."""
+    """Return everything that levels tell: AUC, and accuracy for labels."""
     inputs = one_hot(levels)
     half, evaluated = about.halves.half, about.halves.evaluated
     found: dict[str, Estimate] = {"edge": _edge_area(inputs, levels, about.halves)}
@@ -324,7 +315,7 @@ class LevelRatios(NamedTuple):
 
 
 def level_ratios(levels: Ints, pairs: Ints, is_edge: Flags, asked: Ints) -> LevelRatios:
-    """Of pairs that are known, and of those that are evaluated by them."""
+    """Return the ratios of known pairs, and of those that are evaluated by them."""
     size = int(levels.max()) + 1
     totals = LevelRatios(np.zeros(len(pairs)), np.zeros(len(asked)))
     for column in levels.T:

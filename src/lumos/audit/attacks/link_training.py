@@ -1,18 +1,30 @@
-"""What neighbours learn in the training of links: random marks, propagated labels, proposals and
-replies.
+"""The training of strict links: what its messages tell neighbours, and its noisy sums.
 
-Messages are those of the tape. *One neighbour* u of v has what v told it, what it told itself, and
-what v proposed and replied to it. *All neighbours of v but w* have everything that v received and
-said, and are told what w said: they compute v's propagated labels with the public frequencies of
-random marks, and the exact likelihood of what v said, with w among its neighbours or without. The
-random mark that v takes for its own is summed over after the first propagated label: it stays on
-the device.
+**Neighbours.** They receive random marks, propagated labels, proposals and replies. *One neighbour*
+u of v has what v sent to it, what it sent itself, and what v proposed and replied to it. *All
+neighbours of v but w* have everything that v received and sent, and are given what w sent: they
+compute v's propagated labels with the public frequencies of random marks, and the exact likelihood
+of what v sent, with w among its neighbours or without. The random mark that v takes for its own is
+summed over after the first propagated label: it stays on the device.
 
 Attackers are assumed to know the truth about one half of all devices, to learn from, and are
 evaluated on the other. *Without* is the same attacker with its own degree alone. Whoever can
-predict an edge can infer it: no bound is claimed about edges and degrees. An propagated label has
+predict an edge can infer it: no bound is claimed about edges and degrees. A propagated label has
 one: its ε, for any two neighbourhoods of its sender. All neighbours of a device know its first
 propagated label before it was randomized, so the frequencies of what was sent certify an ε.
+
+**Sums.** Does one device have these words or others? Small federations with real sums, and a
+planted worst case: much changes with the words of one device, the canary. The attacker knows
+everything but them: all other data, who is matched with whom, and both candidates. It sees every
+opened sum. The sums without noise under the other words are those of a second run, which is given
+the sums of the first (`replayed`): so the likelihood ratio is exact, and adaptive as the run is.
+
+- *μ*: largest distance of both candidates in any run, by the noise that is left when the
+  tolerated colluders are subtracted and the tolerated devices are absent. Bound: the account;
+- *noise that was found* in the opened sums of each stage, beside that of the account;
+- *guesses*: the share of cases in which the likelihood ratio of the opened sums, all noise unknown,
+  names these words. Bound: the best test between two Gaussians at a distance μ is right in Φ(μ/2)
+  of cases.
 """
 
 from collections.abc import Iterator
@@ -32,7 +44,7 @@ from lumos.audit.harness import (
     linked,
     opened_on,
     printed,
-    said,
+    sent_values,
     slots_of,
 )
 from lumos.audit.readers import area, evaluated_by_network
@@ -74,127 +86,128 @@ EXACT = ("all neighbours of one end", "all neighbours of each end")
 
 
 def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
-    """By one recorded run."""
+    """Yield what the messages of one recorded run tell."""
     recorded = scene.recorded("link")
     halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    told = told_by(recorded)
-    yield from propagated_label_rows(recorded, told, halves)
+    sent = sent_by(recorded)
+    yield from propagated_label_rows(recorded, sent, halves)
     scene.say("degrees, by one neighbour")
     events = matching_events(recorded.tape, recorded.graph)
-    attackers = one_neighbour(recorded.graph, told, events, halves)
+    attackers = one_neighbour(recorded.graph, sent, events, halves)
     for question, truth in attackers.questions.items():
         own = attackers.evaluated(attackers.own, truth)
         for name, columns in attackers.seen.items():
-            yield AuditRow(
-                attack=LINK_NEIGHBOURS_ATTACK.name,
-                adversary="one neighbour",
-                about=f"{question}, from {name}",
-                measure="AUC",
-                estimate=attackers.evaluated(np.hstack([attackers.own, columns]), truth),
-                chance=own.auc,
-                chance_is="the attacker's own degree",
+            yield LINK_NEIGHBOURS_ATTACK.row(
+                "one neighbour",
+                f"{question}, from {name}",
+                "AUC",
+                attackers.evaluated(np.hstack([attackers.own, columns]), truth),
+                chance=(own.auc, "the attacker's own degree"),
                 note="it knows the truth about half of all devices",
             )
     scene.say("edges, by neighbours")
-    for name, (found, without) in third_parties(recorded, told, halves).items():
-        yield AuditRow(
-            attack=LINK_NEIGHBOURS_ATTACK.name,
-            adversary=name,
-            about="whether two others are linked, from random marks and propagated labels",
-            measure="AUC",
-            estimate=found,
-            chance=without,
-            chance_is="the attacker's own degree" if name == OF_BOTH else "no message",
+    for name, (found, without) in third_parties(recorded, sent, halves).items():
+        yield LINK_NEIGHBOURS_ATTACK.row(
+            name,
+            "whether two others are linked, from random marks and propagated labels",
+            "AUC",
+            found,
+            chance=(without, "the attacker's own degree" if name == OF_BOTH else "no message"),
             note="" if name in EXACT else "it knows the truth about half of all devices",
         )
 
 
-def told_by(recorded: Recorded) -> Ints:
-    """[devices, rounds] random mark and propagated labels of each; -1 for devices without
-    neighbours."""
+def sent_by(recorded: Recorded) -> Ints:
+    """Return [devices, rounds] random marks and propagated labels; -1 without neighbours."""
     propagated_labels = len(recorded.tape.messages(PROPAGATED_LABEL.name))
-    rounds = [said(recorded, MARK.name)] if recorded.tape.messages(MARK.name) else []
-    rounds += [said(recorded, PROPAGATED_LABEL.name, number) for number in range(propagated_labels)]
+    rounds = [sent_values(recorded, MARK.name)] if recorded.tape.messages(MARK.name) else []
+    rounds += [
+        sent_values(recorded, PROPAGATED_LABEL.name, number) for number in range(propagated_labels)
+    ]
     return np.stack(rounds, axis=1)
 
 
 # Propagated labels against their ε.
 
 
-def propagated_label_rows(recorded: Recorded, told: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
-    """What pooled neighbours find of the randomization of propagated labels, against its bounds."""
+def propagated_label_rows(recorded: Recorded, sent: Ints, halves: KnownHalf) -> Iterator[AuditRow]:
+    """Yield what pooled neighbours find of the randomization of propagated labels."""
     strict = settings_of(recorded.config)
     if not strict.propagated_labels:
         return
-    wanted = first_propagated_labels(recorded, told)
+    wanted = first_propagated_labels(recorded, sent)
     meant = wanted >= 0
-    found = certified_against_rest(wanted[meant], told[meant, 1], strict.random_marks)
+    found = certified_against_rest(wanted[meant], sent[meant, 1], strict.random_marks)
     if found is not None:
-        yield AuditRow(
-            attack=LINK_NEIGHBOURS_ATTACK.name,
-            adversary="all neighbours of a device",
-            about="ε that first propagated labels certify, sent against meant, largest of all random marks",
-            measure="ε",
-            estimate=found,
-            bound=strict.propagated_epsilon,
-            bound_is=f"one propagated label: ε = {strict.propagated_epsilon:g}",
+        yield LINK_NEIGHBOURS_ATTACK.row(
+            "all neighbours of a device",
+            "ε that first propagated labels certify, sent against meant, "
+            "largest of all random marks",
+            "ε",
+            found,
+            bound=(
+                strict.propagated_epsilon,
+                f"one propagated label: ε = {strict.propagated_epsilon:g}",
+            ),
             knows_mechanism=True,
         )
     guaranteed = printed(recorded.run, EDGE, MESSAGES)
     pairs, _ = with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
     if guaranteed is not None and len(pairs):
-        one, other = (edge_ratios(recorded, told, turned) for turned in (pairs, pairs[:, ::-1]))
-        # Given all that was said, the propagated labels of both ends are independent: their ratios
+        one, other = (edge_ratios(recorded, sent, turned) for turned in (pairs, pairs[:, ::-1]))
+        # Given all messages, the propagated labels of both ends are independent: their ratios
         # add up.
         for ends, ratio in ((1, one), (2, one + other)):
-            yield AuditRow(
-                attack=LINK_NEIGHBOURS_ATTACK.name,
-                adversary="all neighbours of one end"
-                if ends == 1
-                else "all neighbours of each end",
-                about="an edge, there or not: largest likelihood ratio of all propagated labels of "
-                + ("one end" if ends == 1 else "both ends"),
-                measure="ε",
-                estimate=Exactly(float(np.abs(ratio).max()), len(pairs)),
-                bound=ends * guaranteed[0] / 2,
-                bound_is=f"{EDGE}, {MESSAGES}: ε = {guaranteed[0]:g} by both ends",
+            yield LINK_NEIGHBOURS_ATTACK.row(
+                ("all neighbours of one end" if ends == 1 else "all neighbours of each end"),
+                (
+                    "an edge, there or not: largest likelihood ratio of all propagated labels of "
+                    + ("one end" if ends == 1 else "both ends")
+                ),
+                "ε",
+                Exactly(float(np.abs(ratio).max()), len(pairs)),
+                bound=(
+                    ends * guaranteed[0] / 2,
+                    f"{EDGE}, {MESSAGES}: ε = {guaranteed[0]:g} by both ends",
+                ),
                 knows_mechanism=True,
             )
 
 
-def first_propagated_labels(recorded: Recorded, told: Ints) -> Ints:
-    """[devices] the random mark that each meant in its first propagated label; -1 where it drew one
-    of several, and where it has no neighbour to tell."""
-    above = _above_usual(recorded, told, 0, np.arange(len(told)))
-    rows = np.arange(len(told))
-    heard = told[:, 0] >= 0
-    above[rows[heard], told[heard, 0]] += 1  # its own random mark, which all neighbours received
+def first_propagated_labels(recorded: Recorded, sent: Ints) -> Ints:
+    """Return [devices] the random mark behind each first propagated label; -1 where it drew one of
+    several, and where it has no neighbour."""
+    above = _above_usual(recorded, sent, 0, np.arange(len(sent)))
+    rows = np.arange(len(sent))
+    received = sent[:, 0] >= 0
+    above[rows[received], sent[received, 0]] += (
+        1  # its own random mark, which all neighbours received
+    )
     best = above >= above.max(axis=1, keepdims=True) - 1e-9
-    return np.where(heard & (best.sum(axis=1) == 1), best.argmax(axis=1), -1)
+    return np.where(received & (best.sum(axis=1) == 1), best.argmax(axis=1), -1)
 
 
-def _above_usual(recorded: Recorded, told: Ints, number: int, devices: Ints) -> Doubles:
-    """[devices, random marks] what each received in a round, less what is usual for so many
-    messages and its own; without its own."""
+def _above_usual(recorded: Recorded, sent: Ints, number: int, devices: Ints) -> Doubles:
+    """Return [devices, random marks] counts that each received in a round, less those that are
+    usual for its messages and its own mark; without its own."""
     graph, usual = recorded.graph, recorded.run.model.weights["usual"][number]
-    heard = mark_counts(graph, told[:, number], len(usual))[devices]
+    received = mark_counts(graph, sent[:, number], len(usual))[devices]
     messages = graph.degrees[devices] + 1
-    above: Doubles = heard - messages[:, None] * usual
+    above: Doubles = received - messages[:, None] * usual
     return above
 
 
 def mark_counts(graph: Graph, random_marks: Ints, size: int) -> Doubles:
-    """[devices, random marks] how often each device received each random mark."""
+    """Return [devices, random marks] how often each device received each random mark."""
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
     places = owner * size + random_marks[graph.neighbours]
     counts = np.bincount(places, minlength=graph.devices * size).reshape(-1, size)
     return counts.astype(np.float64)
 
 
-def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
-    """[pairs] log P(propagated labels of v | w is its neighbour) / P(… | it is not), for all
-    others.
+def edge_ratios(recorded: Recorded, sent: Ints, pairs: Ints) -> Doubles:
+    """Return [pairs] log P(propagated labels of v | w is its neighbour) / P(… | it is not).
 
     Args:
         pairs: [pairs, 2] v and w.
@@ -203,36 +216,36 @@ def edge_ratios(recorded: Recorded, told: Ints, pairs: Ints) -> Doubles:
     ratios = np.empty(len(pairs))
     for start in range(0, len(pairs), AT_ONCE):
         some = slice(start, start + AT_ONCE)
-        with_w = _log_likelihood(recorded, told, pairs[some], there[some], more=True)
+        with_w = _log_likelihood(recorded, sent, pairs[some], there[some], more=True)
         ratios[some] = with_w - _log_likelihood(
-            recorded, told, pairs[some], there[some], more=False
+            recorded, sent, pairs[some], there[some], more=False
         )
     return ratios
 
 
 def _log_likelihood(
-    recorded: Recorded, told: Ints, pairs: Ints, there: Flags, *, more: bool
+    recorded: Recorded, sent: Ints, pairs: Ints, there: Flags, *, more: bool
 ) -> Doubles:
-    """[pairs] of the propagated labels of v, with w among its neighbours (`more`) or without."""
+    """Return [pairs] log-likelihoods of the propagated labels of v, with (`more`) or without w."""
     strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
     size, (v, w) = strict.random_marks, pairs.T
     rows = np.arange(len(pairs))
     kept = np.exp(strict.propagated_epsilon) / (np.exp(strict.propagated_epsilon) + size - 1)
     other = (1 - kept) / (size - 1)
-    # [pairs, random marks] P(what v takes for its own, and what it said so far).
+    # [pairs, random marks] P(what v takes for its own, and what it sent so far).
     own = np.zeros((len(pairs), size))
-    own[rows, np.maximum(told[v, 0], 0)] = 1
-    for number in range(1, told.shape[1]):
-        heard = mark_counts(recorded.graph, told[:, number - 1], size)[v]
-        heard[rows, told[w, number - 1]] += float(more) - there
+    own[rows, np.maximum(sent[v, 0], 0)] = 1
+    for number in range(1, sent.shape[1]):
+        received = mark_counts(recorded.graph, sent[:, number - 1], size)[v]
+        received[rows, sent[w, number - 1]] += float(more) - there
         messages = recorded.graph.degrees[v] + (1 + float(more) - there)
-        above = heard - messages[:, None] * usual[number - 1]
+        above = received - messages[:, None] * usual[number - 1]
         # [pairs, own, next]: of those with the most evidence, one at random.
         each = above[:, None, :] + np.eye(size)
         best = each >= each.max(axis=2, keepdims=True) - 1e-9
         meant = np.einsum("po,pon->pn", own, best / best.sum(axis=2, keepdims=True))
-        said_it = np.where(np.arange(size) == told[v, number][:, None], kept, other)
-        own = meant * said_it
+        probability = np.where(np.arange(size) == sent[v, number][:, None], kept, other)
+        own = meant * probability
     likelihood: Doubles = np.log(own.sum(axis=1))
     return likelihood
 
@@ -241,9 +254,9 @@ def _log_likelihood(
 
 
 def matching_events(tape: Tape, graph: Graph) -> Doubles:
-    """[slots, 3] how often a neighbour proposed, accepted and refused, as the slot's owner knows.
+    """Return [slots, 3] how often a neighbour proposed, accepted and refused.
 
-    Those of the search for partners: held-back edges are matched after random marks were told.
+    Only the search for partners counts: held-back edges are matched after random marks were sent.
     """
     on_transport = [one for one in tape.passed if one.exchange == tape.last]
     random_marks = [one.round for one in on_transport if one.topic.name == MARK.name]
@@ -267,7 +280,7 @@ class NeighbourAttack(NamedTuple):
 
     v: Ints
     own: Doubles
-    """[cases, 1] of u, its own degree."""
+    """[cases, 1] logarithm of the degree of u."""
     seen: dict[str, Doubles]
     """By kind of messages, [cases, …] what u makes of them."""
     questions: dict[str, Flags]
@@ -276,8 +289,10 @@ class NeighbourAttack(NamedTuple):
     """[cases] whose truth is known."""
 
     def evaluated(self, columns: Doubles, truth: Flags) -> Area:
-        """AUC over the other half. Several neighbours may attack one device: its cases count
-        once in the interval."""
+        """Return the AUC over the other half.
+
+        Several neighbours may attack one device: its cases count once in the interval.
+        """
         scores = evaluated_by_network(columns, truth, self.half)
         found = area(scores, truth[~self.half])
         devices = self.v[~self.half]
@@ -288,14 +303,14 @@ class NeighbourAttack(NamedTuple):
 
 
 def one_neighbour(
-    graph: Graph, told: Ints, events: Doubles, halves: KnownHalf, most: int = SLOTS
+    graph: Graph, sent: Ints, events: Doubles, halves: KnownHalf, most: int = SLOTS
 ) -> NeighbourAttack:
-    """Edges at random, and what one end learns of the other."""
+    """Draw edges, and return what one end of each learns of the other."""
     degree = graph.degrees
     owner = np.repeat(np.arange(graph.devices), degree)
     slots = np.random.default_rng(4).permutation(len(owner))[:most]
     u, v = owner[slots], graph.neighbours[slots]
-    messages, passed = message_columns(told, u, v), events[slots]
+    messages, passed = message_columns(sent, u, v), events[slots]
     return NeighbourAttack(
         v=v,
         own=np.log1p(degree[u])[:, None],
@@ -313,12 +328,12 @@ def one_neighbour(
     )
 
 
-def message_columns(told: Ints, mine: Ints, theirs: Ints) -> Doubles:
-    """[pairs, …] which messages of two devices are equal, within and between, and how usual."""
-    rounds = told.shape[1]
-    usual = np.stack([np.bincount(row[row >= 0], minlength=told.max() + 1) + 1.0 for row in told.T])
+def message_columns(sent: Ints, mine: Ints, theirs: Ints) -> Doubles:
+    """Return [pairs, …] which messages of two devices are equal, and how usual they are."""
+    rounds = sent.shape[1]
+    usual = np.stack([np.bincount(row[row >= 0], minlength=sent.max() + 1) + 1.0 for row in sent.T])
     usual /= usual.sum(axis=1, keepdims=True)
-    u, v = told[mine], told[theirs]
+    u, v = sent[mine], sent[theirs]
     between = [u[:, i] == v[:, j] for i in range(rounds) for j in range(rounds)]
     within = [x[:, i] == x[:, j] for x in (u, v) for i in range(rounds) for j in range(i)]
     frequent = [np.log(usual[i][v[:, i]]) for i in range(rounds)]
@@ -329,37 +344,37 @@ def message_columns(told: Ints, mine: Ints, theirs: Ints) -> Doubles:
 
 
 def third_parties(
-    recorded: Recorded, told: Ints, halves: KnownHalf, most: int = PAIRS
+    recorded: Recorded, sent: Ints, halves: KnownHalf, most: int = PAIRS
 ) -> dict[str, tuple[Area, float]]:
-    """Are v and w linked? By neighbours of theirs: the AUC, and that without messages."""
+    """Return AUCs with and without messages for the question whether two others are linked."""
     graph = recorded.graph
     known, asked = with_neighbours(graph, *halves.known), with_neighbours(graph, *halves.asked)
     pairs, real = np.concatenate([known[0], asked[0]]), np.concatenate([known[1], asked[1]])
     half = np.arange(len(pairs)) < len(known[0])
     found: dict[str, tuple[Area, float]] = {}
-    columns = message_columns(told, pairs[:, 0], pairs[:, 1])
+    columns = message_columns(sent, pairs[:, 0], pairs[:, 1])
     scores = evaluated_by_network(columns, real, half)
     found["one neighbour of each end"] = area(scores, real[~half]), 0.5
-    found[OF_BOTH] = _neighbour_of_both(graph, told, halves, most)
-    # All neighbours of v but w, who also know what w said: the exact likelihood ratio.
+    found[OF_BOTH] = _neighbour_of_both(graph, sent, halves, most)
+    # All neighbours of v but w, who also know what w sent: the exact likelihood ratio.
     order = np.random.default_rng(6).permutation(len(asked[0]))[:most]
     some, is_edge = asked[0][order], asked[1][order]
-    one, other = (edge_ratios(recorded, told, turned) for turned in (some, some[:, ::-1]))
+    one, other = (edge_ratios(recorded, sent, turned) for turned in (some, some[:, ::-1]))
     for name, ratio in zip(EXACT, (one, one + other), strict=True):
         found[name] = area(ratio, is_edge), 0.5
     return found
 
 
 def with_neighbours(graph: Graph, pairs: Ints, real: Flags) -> tuple[Ints, Flags]:
-    """Pairs of devices that both have somebody to tell something, and which are edges."""
-    heard = (graph.degrees > 0)[pairs].all(axis=1)
-    return pairs[heard], real[heard]
+    """Return the pairs of devices that both have neighbours, and which are edges."""
+    received = (graph.degrees > 0)[pairs].all(axis=1)
+    return pairs[received], real[received]
 
 
 def _neighbour_of_both(
-    graph: Graph, told: Ints, halves: KnownHalf, most: int
+    graph: Graph, sent: Ints, halves: KnownHalf, most: int
 ) -> tuple[Area, float]:
-    """Do two of my neighbours know each other? With messages, and by my degree alone."""
+    """Return the same for two neighbours of the attacker: with messages, and by its degree."""
     degree = graph.degrees
     owner = np.repeat(np.arange(graph.devices), degree)
     rng = np.random.default_rng(5)
@@ -371,7 +386,7 @@ def _neighbour_of_both(
     u, v, w = u[there], v[there], w[there]
     real = linked(graph, np.stack([v, w], axis=1))
     own = np.log1p(degree[u])[:, None]
-    columns = np.hstack([own, *(message_columns(told, *ends) for ends in ((u, v), (u, w), (v, w)))])
+    columns = np.hstack([own, *(message_columns(sent, *ends) for ends in ((u, v), (u, w), (v, w)))])
     side = halves.half[u]
     with_messages, without = (evaluated_by_network(seen, real, side) for seen in (columns, own))
     return area(with_messages, real[~side]), area(without, real[~side]).auc
@@ -386,19 +401,7 @@ LINK_NEIGHBOURS_ATTACK = Attack(
 )
 
 
-# What the noisy sums of strict links tell: one device has these words or others.
-#
-# Small federations with real sums, and a planted worst case: much changes with the words of one
-# device, the canary. The attacker knows everything but them: all other data, who is matched with
-# whom, and both candidates. It sees every opened sum. The sums without noise under the other words
-# are those of a second run, which is given the sums of the first (`replayed`): so the likelihood
-# ratio is exact, and adaptive as the run is.
-#
-# - *μ*: largest distance of both candidates in any run, by the noise that is left when the
-#   tolerated colluders are subtracted and the tolerated devices are absent. Bound: the account;
-# - *noise that was found* in the opened sums of each stage, beside that of the account;
-# - *guesses*: how often the likelihood ratio of the opened sums, all noise unknown, names these
-#   words. Bound: two Gaussians at a distance μ are told apart in Φ(μ/2) of cases, and no better.
+# Noisy sums: these words or others.
 
 DEVICES, WORDS, HELD = 120, 96, 32
 CANARY = 0
@@ -408,7 +411,7 @@ QUESTION = "features: these or others"
 
 
 def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
-    """By stage, and of all sums together; nothing where sums have no noise."""
+    """Yield rows by stage, and for all sums together; nothing where sums have no noise."""
     config = scene.config("link", aggregate="ideal", randomness="seeded", book=None)
     strict = settings_of(config)
     if strict.protect != "noise":
@@ -421,14 +424,12 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     for stage, one in found.items():
         if stage == MARKS:
             continue  # they depend on no words
-        yield AuditRow(
-            attack=LINK_SUMS_ATTACK.name,
-            adversary="the coordinator with colluders, who knows all else",
-            about=f"words of one device, these or others, by {stage}: largest distance",
-            measure="μ",
-            estimate=Exactly(one.largest, RUNS),
-            bound=one.account,
-            bound_is="the account of the sums",
+        yield LINK_SUMS_ATTACK.row(
+            "the coordinator with colluders, who knows all else",
+            f"words of one device, these or others, by {stage}: largest distance",
+            "μ",
+            Exactly(one.largest, RUNS),
+            bound=(one.account, "the account of the sums"),
             knows_mechanism=True,
             note=f"planted worst case, {DEVICES} devices",
         )
@@ -439,48 +440,43 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     whole = found[ALL]
     cell = printed(scene.recorded("link").run, QUESTION, SUMS)
     if cell is not None:
-        yield AuditRow(
-            attack=LINK_SUMS_ATTACK.name,
-            adversary="the coordinator with colluders, who knows all else",
-            about="the same, all sums, as ε",
-            measure="ε",
-            estimate=Exactly(epsilon_for(whole.largest, cell[1]), RUNS),
-            bound=cell[0],
-            bound_is=f"{QUESTION}, {SUMS}: ({cell[0]:g}, {cell[1]:g})",
+        yield LINK_SUMS_ATTACK.row(
+            "the coordinator with colluders, who knows all else",
+            "the same, all sums, as ε",
+            "ε",
+            Exactly(epsilon_for(whole.largest, cell[1]), RUNS),
+            bound=(cell[0], f"{QUESTION}, {SUMS}: ({cell[0]:g}, {cell[1]:g})"),
             knows_mechanism=True,
         )
-    yield AuditRow(
-        attack=LINK_SUMS_ATTACK.name,
-        adversary="the coordinator, who knows all else",
-        about="words of one device, these or others, guessed from all opened sums",
-        measure="accuracy",
-        estimate=Proportion(round(whole.right), RUNS),
-        chance=0.5,
-        chance_is="a random bit",
-        bound=float(ndtr(whole.account / 2)),
-        bound_is="Φ(μ/2) of the account",
+    yield LINK_SUMS_ATTACK.row(
+        "the coordinator, who knows all else",
+        "words of one device, these or others, guessed from all opened sums",
+        "accuracy",
+        Proportion(round(whole.right), RUNS),
+        chance=(0.5, "a random bit"),
+        bound=(float(ndtr(whole.account / 2)), "Φ(μ/2) of the account"),
         knows_mechanism=True,
         note=f"by all noise it should be {whole.expected:.3f}",
     )
 
 
 class StageGuesses(NamedTuple):
-    """What the sums of one stage, or all of them, tell in some runs."""
+    """Figures of the sums of one stage, or of all of them, in some runs."""
 
     account: float
-    """μ."""
+    """μ of the account."""
     largest: float
-    """μ of any run, exact."""
+    """Largest μ of any run, exact."""
     noise: NoiseRatio
-    """That of the account by the one that was found."""
+    """Deviation of the account by the one that was found."""
     right: float
-    """How often the likelihood ratio names these words; half a time where both are as likely."""
+    """Times that the likelihood ratio names these words; a tie counts half."""
     expected: float
-    """How often it should, as a share."""
+    """Share of times that it should."""
 
 
 def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
-    """By stage, and of all together, over some planted federations."""
+    """Return guesses by stage, and of all together, over some planted federations."""
     found: dict[str, list[_OneSum]] = {}
     schedule = schedule_of(config)
     for seed in range(runs):
@@ -504,7 +500,7 @@ def guesses(runs: int, config: Config) -> dict[str, StageGuesses]:
 
 
 def schedule_of(config: Config) -> LinkSchedule:
-    """The schedule of the planted federations, which scale features if they are asked to."""
+    """Return the schedule of the planted federations, with features scaled as settings say."""
     words, _, edges, _ = planted(0)
     graph = Graph.from_edges(edges, devices=DEVICES, features=words)
     form = feature_form(facts_of(graph), settings_of(config))
@@ -523,7 +519,7 @@ def _of_stage(schedule: LinkSchedule, stage: str, some: "list[_OneSum]") -> Stag
 
 
 class _OneSum(NamedTuple):
-    """What one sum, or several together, say of these words or others."""
+    """Evidence of one sum, or of several together, for these words or others."""
 
     far: float
     """μ², by the noise that is left when colluders' shares are known and some are absent."""
@@ -565,7 +561,7 @@ def whole_run(
     *,
     replayed: Tape | None = None,
 ) -> Tape:
-    """Train and calibrate a federation of all edges; everything that passed.
+    """Train and calibrate a federation of all edges; return everything that passed.
 
     Args:
         replayed: whose sums the devices get.
@@ -578,8 +574,10 @@ def whole_run(
 def federation(
     words: Any, edges: Any, held_back: Any, seed: int, config: Config
 ) -> "Federation[Any]":
-    """A small one, of all edges. Randomness are the same for any words: matching and random marks
-    too."""
+    """Return a small federation of all edges.
+
+    Randomness is the same for any words, and so are matching and random marks.
+    """
     graph = Graph.from_edges(edges, devices=len(words), features=words)
     problem = Problem.of(
         graph=graph,
@@ -594,7 +592,7 @@ def federation(
 
 
 def train(made: "Federation[Any]") -> None:
-    """Train, and calibrate."""
+    """Train and calibrate."""
     epochs = made.config.train.epochs
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     made.run(lambda trainer: trainer.epochs(0, epochs), lambda program: program.epochs(0, epochs))
@@ -602,9 +600,10 @@ def train(made: "Federation[Any]") -> None:
 
 
 def planted(seed: int) -> tuple[Any, Any, Any, Any]:
-    """Words of all devices, twice: the canary and everybody has the first third or the second.
+    """Return words of all devices, twice, edges, and held-back edges.
 
-    Its neighbours, and those with whom it is compared, have its words, so that much changes.
+    The canary has the first third of the words or the second. Many others have the first third, so
+    that much changes.
     """
     rng = np.random.default_rng(seed)
     words = (rng.random((DEVICES, WORDS)) < 0.25).astype(np.float32)

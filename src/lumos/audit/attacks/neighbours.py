@@ -1,9 +1,25 @@
-"""What a neighbour learns of a label from the randomized label itself, against the cell of the
-table.
+"""Neighbours in a strict run of `classify`: what randomized and propagated labels tell them.
 
-The attacker guesses the likeliest label, given the randomized label and how frequent labels are.
-Beside it stands the likelihood ratio of what was really received: how much more often a randomized
-label comes from one label than from another, with the ε that the frequencies certify.
+**Randomized labels.** The attacker guesses the likeliest label, given the randomized label and how
+frequent labels are. Beside it stands the likelihood ratio of what was really received: how much
+more often a randomized label comes from one label than from another, with the ε that the
+frequencies certify.
+
+**Propagated labels.** All neighbours of a device together know everything that it received, because
+they sent it. With the opened sums they compute its evidence, and the propagated label that it must
+have had before it was randomized. The frequencies of what was sent then show the ε of the mechanism
+as it was used. Only devices without a tie in their evidence are counted: nobody knows what the
+others chose.
+
+**Neighbourhood.** A neighbour u of a device v has everything that v sent to it in a whole run, its
+randomized label and all propagated labels; what u itself sent to v; and the public list of who
+trains. Its questions: is the degree of v at most 1, at most 5, below the median? Is w a neighbour
+of v, or a random device? *One neighbour* knows the randomized label of w, *neighbours of both* all
+that w sent. Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a
+likelihood ratio over all combinations of messages, and a small network; the better one counts. They
+are evaluated on the other half. Beside them stand the same attackers with u's own numbers only: its
+degree, or whether w is its own neighbour; these are among the inputs of both. No bound is claimed
+for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every AUC.
 """
 
 import math
@@ -15,7 +31,7 @@ import torch
 from torch.nn import functional
 
 from lumos.audit.attacks import Attack
-from lumos.audit.harness import Recorded, Scene, opened_sums, said, slots_of, told
+from lumos.audit.harness import Recorded, Scene, opened_sums, sent_messages, sent_values, slots_of
 from lumos.audit.table import CONFIDENCE, Area, AuditRow, CertifiedEpsilon, Proportion
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import one_hot
@@ -27,43 +43,38 @@ from lumos.typing import Doubles, Flags, Ints
 
 
 def attack_randomized_label(scene: Scene) -> Iterator[AuditRow]:
-    """By the randomized labels of one recorded run."""
+    """Yield what the randomized labels of one recorded run tell."""
     recorded = scene.recorded("classify")
     labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).randomized_form
-    # Of the randomized label itself: a label that sums use may have a larger ε.
+    # The ε of the randomized label itself: a label that sums use may have a larger one.
     epsilon = settings_of(recorded.config).epsilon
-    bodies, senders = told(recorded.tape, "strict/symbol", recorded.graph.devices)
+    bodies, senders = sent_messages(recorded.tape, "strict/symbol", recorded.graph.devices)
     here = np.flatnonzero(senders & (labels >= 0))
     randomized_labels = form.values(bodies[here])
     counts = np.bincount(labels[here], minlength=form.size)
     prior = counts / counts.sum()
     guess = (prior[:, None] * form.table(epsilon))[:, randomized_labels].argmax(axis=0)
-    yield AuditRow(
-        attack=RANDOMIZED_LABEL_ATTACK.name,
-        adversary="one neighbour",
-        about="label of a training device, from its randomized label",
-        measure="accuracy",
-        estimate=Proportion(int((guess == labels[here]).sum()), len(here)),
-        chance=float(prior.max()),
-        chance_is="the most frequent label",
-        bound=most_right(epsilon, form.size, prior),
-        bound_is=f"a randomized label has ε = {epsilon:g}",
+    yield RANDOMIZED_LABEL_ATTACK.row(
+        "one neighbour",
+        "label of a training device, from its randomized label",
+        "accuracy",
+        Proportion(int((guess == labels[here]).sum()), len(here)),
+        chance=(float(prior.max()), "the most frequent label"),
+        bound=(most_right(epsilon, form.size, prior), f"a randomized label has ε = {epsilon:g}"),
         knows_mechanism=True,
     )
-    yield AuditRow(
-        attack=RANDOMIZED_LABEL_ATTACK.name,
-        adversary="one neighbour",
-        about="ε that the frequencies of its randomized label certify, largest of all pairs of labels",
-        measure="ε",
-        estimate=certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[randomized_labels]),
-        bound=epsilon,
-        bound_is=f"a randomized label has ε = {epsilon:g}",
+    yield RANDOMIZED_LABEL_ATTACK.row(
+        "one neighbour",
+        "ε that the frequencies of its randomized label certify, largest of all pairs of labels",
+        "ε",
+        certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[randomized_labels]),
+        bound=(epsilon, f"a randomized label has ε = {epsilon:g}"),
         knows_mechanism=True,
     )
 
 
 def public_schedule(recorded: Recorded) -> ClassifySchedule:
-    """The schedule, as far as messages depend on it."""
+    """Return the schedule, as far as messages depend on it."""
     return ClassifySchedule(
         config=recorded.config,
         devices=recorded.graph.devices,
@@ -72,7 +83,7 @@ def public_schedule(recorded: Recorded) -> ClassifySchedule:
 
 
 def certified(truth: Ints, named: Flags) -> CertifiedEpsilon:
-    """The ε that frequencies certify: the best test "the message names value j" of all pairs.
+    """Return the ε that frequencies certify, by the best test "the message names value j".
 
     Args:
         truth: [messages] what was randomized.
@@ -97,22 +108,22 @@ def certified(truth: Ints, named: Flags) -> CertifiedEpsilon:
     return max(tests, key=lambda test: test.interval(CONFIDENCE)[0])
 
 
-def certified_against_rest(truth: Ints, said: Ints, values: int) -> CertifiedEpsilon | None:
-    """The same by "it says a" where a was meant, and where anything else was.
+def certified_against_rest(truth: Ints, sent: Ints, values: int) -> CertifiedEpsilon | None:
+    """Return the same by the test "a was sent" where a was meant, against anything else.
 
     All else is a mixture of worlds that are each within ε of the first. None, if there is no value
     with cases of both kinds.
 
     Args:
         truth: [messages] what was randomized.
-        said: [messages] what was sent.
-        values: how many there are.
+        sent: [messages] what was sent.
+        values: number of values.
     """
     tests = [
         CertifiedEpsilon(
-            int(((said == a) & (truth == a)).sum()),
+            int(((sent == a) & (truth == a)).sum()),
             int((truth == a).sum()),
-            int(((said == a) & (truth != a)).sum()),
+            int(((sent == a) & (truth != a)).sum()),
             int((truth != a).sum()),
             tests=values,
         )
@@ -125,7 +136,7 @@ def certified_against_rest(truth: Ints, said: Ints, values: int) -> CertifiedEps
 def most_right(
     epsilon: float, classes: int, prior: np.ndarray | None = None, delta: float = 0.0
 ) -> float:
-    """The largest accuracy of a guess of one of `classes` labels by messages alone, under (ε, δ).
+    """Return the largest accuracy of a guess of a label by messages alone, under (ε, δ).
 
     Let q_c be the least probability that c is guessed, of any label, and Q their sum. Then
     P_c[c] ≤ e^ε q_c + δ and P_c[c] ≤ 1 - Q + q_c, where Σ π_c P_c[c] is largest if q_c is the same
@@ -139,7 +150,7 @@ def most_right(
 
 
 def raised_odds(epsilon: float, chance: float, classes: int, delta: float = 0.0) -> float:
-    """The same for an attacker that knows more, and is right without messages with this chance.
+    """Return the same for an attacker that is right without messages with this chance.
 
     Pure: with P[seen | one] ≤ e^ε P[seen | other], a posterior is at most t(p) =
     p e^ε / (p e^ε + 1 - p) for the prior p of that label, which is concave in p. With δ: let m be
@@ -153,7 +164,7 @@ def raised_odds(epsilon: float, chance: float, classes: int, delta: float = 0.0)
 
 
 RANDOMIZED_LABEL_ATTACK = Attack(
-    name="symbol",
+    name="randomized-labels",
     title="labels from randomized labels",
     run=attack_randomized_label,
     profiles=frozenset({"strict"}),
@@ -161,26 +172,20 @@ RANDOMIZED_LABEL_ATTACK = Attack(
 )
 
 
-# What a device meant, from the propagated label that it sent: the ε that frequencies certify.
-#
-# All neighbours of a device together know everything that it received, because they sent it. With
-# the opened sums they compute its evidence, and the propagated label that it must have had before
-# it was randomized. How often each propagated label was sent then shows the ε of the mechanism as
-# it was used. Only devices without a tie in their evidence are counted: of others nobody knows what
-# they meant.
-
-ADVERSARY = "all neighbours of a device"
+# Propagated labels before they were randomized.
 
 
 def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
-    """Every propagated label of one recorded run."""
+    """Yield rows for every propagated label of one recorded run."""
     recorded = scene.recorded("classify")
     schedule = public_schedule(recorded)
     mechanism, epsilon = schedule.propagated_label_mechanism, schedule.strict.propagated_epsilon
     evidence = evidence_of(recorded, schedule)
     for number, total in enumerate(evidence):
         meant = intended(total)
-        bodies, senders = told(recorded.tape, "strict/opinion", recorded.graph.devices, number)
+        bodies, senders = sent_messages(
+            recorded.tape, "strict/opinion", recorded.graph.devices, number
+        )
         here = np.flatnonzero(senders & (meant >= 0))
         if not len(here):
             continue
@@ -189,32 +194,28 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
         if named.shape[1] == schedule.classes and (named.sum(axis=1) == 1).all():
             counts = np.bincount(meant[here], minlength=schedule.classes)
             right = int((named.argmax(axis=1) == meant[here]).sum())
-            yield AuditRow(
-                attack=PROPAGATED_LABEL_RATIO_ATTACK.name,
-                adversary="one neighbour",
-                about=f"propagated label {number + 1} before it was randomized, from the one sent",
-                measure="accuracy",
-                estimate=Proportion(right, len(here)),
-                chance=float(counts.max() / counts.sum()),
-                chance_is="the most frequent propagated label",
-                bound=most_right(epsilon, schedule.classes, counts / counts.sum()),
-                bound_is=claim,
+            yield PROPAGATED_LABEL_RATIO_ATTACK.row(
+                "one neighbour",
+                f"propagated label {number + 1} before it was randomized, from the one sent",
+                "accuracy",
+                Proportion(right, len(here)),
+                chance=(float(counts.max() / counts.sum()), "the most frequent propagated label"),
+                bound=(most_right(epsilon, schedule.classes, counts / counts.sum()), claim),
                 knows_mechanism=True,
             )
-        yield AuditRow(
-            attack=PROPAGATED_LABEL_RATIO_ATTACK.name,
-            adversary=ADVERSARY,
-            about=f"ε that the frequencies of propagated label {number + 1} certify, given what was meant",
-            measure="ε",
-            estimate=certified(meant[here], named),
-            bound=epsilon,
-            bound_is=claim,
+        yield PROPAGATED_LABEL_RATIO_ATTACK.row(
+            "all neighbours of a device",
+            f"ε that the frequencies of propagated label {number + 1} certify, "
+            "given what was meant",
+            "ε",
+            certified(meant[here], named),
+            bound=(epsilon, claim),
             knows_mechanism=True,
         )
 
 
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
-    """[devices, k] what each propagated label was made of, from messages and opened sums alone."""
+    """Return [devices, k] the evidence of each propagated label, from messages and opened sums."""
     graph, tape = recorded.graph, recorded.tape
     form, mechanism = schedule.randomized_form, schedule.propagated_label_mechanism
     propagated_labels = settings_of(recorded.config).propagated_labels
@@ -237,49 +238,34 @@ def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]
 
 
 def intended(evidence: Doubles) -> Ints:
-    """[devices] the class that the evidence points to; -1 where several have the most."""
+    """Return [devices] the class with the most evidence; -1 where several have it."""
     top = np.sort(evidence, axis=1)
     return np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
 
 
 PROPAGATED_LABEL_RATIO_ATTACK = Attack(
-    name="propagated_labels",
-    title="what devices meant, from the propagated labels that they sent",
+    name="propagated-labels",
+    title="propagated labels before they were randomized",
     run=attack_propagated_label_ratio,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),
 )
 
 
-# Degrees and third-party edges, from the randomized labels and propagated labels that neighbours
-# receive.
-#
-# The attacker is a neighbour u of a device v. It has everything that v sent to it in a whole run,
-# its randomized label and all propagated labels; what u itself sent to v; and the public list of
-# who trains. **Degree**: is that of v at most 1, at most 5, below the median? **Edge**: is w a
-# neighbour of v, or a random device? *One neighbour* knows the randomized label of w, *neighbours
-# of both* all that w sent.
-#
-# Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a likelihood
-# ratio over all combinations of messages, and a small network; the better one counts. They are
-# evaluated on the other half. Beside them stand the same attackers with u's own numbers only: its
-# degree, or whether w is its own neighbour; these are among the inputs of both.
-#
-# No bound is claimed for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every
-# AUC.
+# Degrees and third-party edges.
 
 HIDDEN, ROUNDS, BATCH = 64, 6, 2048
-SEEN = 16.0
-"""How many more times a combination counts as seen, at the frequency of its parts."""
-COMBINATIONS = 1 << 22
-"""Most combinations of columns that a likelihood ratio tells apart."""
-MOST = 150_000
-"""NeighbourPairs (u, v) of an audit."""
+PSEUDO_COUNT = 16.0
+"""Further times that a combination counts as seen, at the frequency of its parts."""
+MAX_COMBINATIONS = 1 << 22
+"""Combinations of columns that a likelihood ratio tells apart, at most."""
+MAX_PAIRS = 150_000
+"""Pairs (u, v) of an audit, at most."""
 DEGREE, EDGE = "degree", "edge"
 
 
 class NeighbourPairs(NamedTuple):
-    """Some (u, v), a third device w for each, and which half attackers learn on."""
+    """Some (u, v), a third device w for each, and the half that attackers learn on."""
 
     attacker: Ints
     sender: Ints
@@ -292,7 +278,7 @@ class NeighbourPairs(NamedTuple):
 
     @staticmethod
     def of(graph: Graph, most: int | None = None) -> "NeighbourPairs":
-        """All pairs, or so many at random; half of the w are neighbours of v."""
+        """Draw `most` pairs, or take all; half of the w are neighbours of v."""
         generator = np.random.default_rng(0)
         attacker, sender = np.repeat(np.arange(graph.devices), graph.degrees), graph.neighbours
         degree = graph.degrees[sender]
@@ -310,8 +296,8 @@ class NeighbourPairs(NamedTuple):
         return NeighbourPairs(*columns)
 
 
-class HeardMessages(NamedTuple):
-    """What devices sent in a run, for each pair: a column of numbers for each message."""
+class ReceivedMessages(NamedTuple):
+    """Messages of a run, for each pair: a column of numbers for each message."""
 
     sender: list[Ints]
     """From v to u."""
@@ -321,18 +307,18 @@ class HeardMessages(NamedTuple):
     """From w to a neighbour of w; the randomized label first."""
 
     @staticmethod
-    def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "HeardMessages":
-        """Of [devices] what each told all its neighbours; who told nothing has -1."""
+    def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "ReceivedMessages":
+        """Pick the messages of pairs from [devices] values that were sent; -1 is none."""
         every = [np.where(values < 0, values.max() + 1, values) for values in sent]
         sender, attacker, other = (
             [message[devices] for message in every]
             for devices in (pairs.sender, pairs.attacker, pairs.other)
         )
-        return HeardMessages(sender, attacker, other)
+        return ReceivedMessages(sender, attacker, other)
 
 
 class Question(NamedTuple):
-    """Something that an attacker asks, and all that it may use for an answer."""
+    """One question of an attacker, and all that it may use for an answer."""
 
     name: str
     kind: str
@@ -346,8 +332,8 @@ class Question(NamedTuple):
     """The device or pair that is asked about: pairs of one case are not independent."""
 
 
-def questions(pairs: NeighbourPairs, messages: HeardMessages) -> Iterator[Question]:
-    """Degrees, then edges."""
+def questions(pairs: NeighbourPairs, messages: ReceivedMessages) -> Iterator[Question]:
+    """Yield the questions about degrees, then about edges."""
     paired = [
         column
         for columns in zip(messages.sender, messages.attacker, strict=True)
@@ -376,16 +362,16 @@ def questions(pairs: NeighbourPairs, messages: HeardMessages) -> Iterator[Questi
 
 
 def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
-    """[slots] log-likelihood ratio of all combinations of some columns, learnt on one half.
+    """Return [slots] the log-likelihood ratio of combinations of columns, learnt on one half.
 
-    Column by column: how often a combination comes is estimated from its own count and, as if it
-    had been seen `SEEN` times more, from that of the combination without the last column.
+    Column by column, the frequency of a combination is estimated from its own count and, as if it
+    had been seen `PSEUDO_COUNT` times more, from that of the combination without the last column.
     """
     score, shares = np.zeros(len(truth)), [np.ones(1), np.ones(1)]
     cells = np.zeros(len(truth), np.int64)
     for column in columns:
         size = int(column.max()) + 1
-        if len(shares[0]) * size > COMBINATIONS:
+        if len(shares[0]) * size > MAX_COMBINATIONS:
             break  # the network has the rest
         cells = cells * size + column
         every = np.bincount(cells[half], minlength=len(shares[0]) * size).reshape(-1, size) + 0.5
@@ -393,14 +379,14 @@ def ratio(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
         for number, those in enumerate((half & truth, half & ~truth)):
             count = np.bincount(cells[those], minlength=every.size)
             expected = (shares[number][:, None] * usual).ravel()
-            found = count + SEEN * every.size * expected
+            found = count + PSEUDO_COUNT * every.size * expected
             shares[number] = found / found.sum()
         score = np.log(shares[0][cells]) - np.log(shares[1][cells])
     return score
 
 
 def network(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
-    """[slots] scores of a small network on all columns, one-hot, learnt on one half."""
+    """Return [slots] scores of a small network on one-hot columns, learnt on one half."""
     torch.manual_seed(0)
     inputs = torch.cat([functional.one_hot(torch.from_numpy(column)) for column in columns], 1)
     inputs, wanted = inputs.float(), torch.from_numpy(truth).float()
@@ -426,7 +412,7 @@ def network(columns: list[Ints], truth: Flags, half: Flags) -> Doubles:
 
 
 def best(question: Question, own: Sequence[Ints] = ()) -> float:
-    """AUC of the best attacker on the half that it has not learnt on.
+    """Return the AUC of the best attacker on the half that it has not learnt on.
 
     Args:
         own: columns that the attacker has anyway.
@@ -440,16 +426,16 @@ def best(question: Question, own: Sequence[Ints] = ()) -> float:
 
 
 def evaluated(score: Doubles, truth: Flags, half: Flags) -> float:
-    """AUC on the other half."""
+    """Return the AUC on the other half."""
     return auc(score[~half & truth], score[~half & ~truth])
 
 
 def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
-    """By the randomized labels and propagated labels of one recorded run."""
+    """Yield what the randomized and propagated labels of one recorded run tell."""
     recorded = scene.recorded("classify")
     graph = recorded.graph
-    pairs = NeighbourPairs.of(graph, MOST)
-    messages = HeardMessages.of(sent_in(recorded), pairs)
+    pairs = NeighbourPairs.of(graph, MAX_PAIRS)
+    messages = ReceivedMessages.of(sent_in(recorded), pairs)
     degree = np.log2(1 + graph.degrees[pairs.attacker]).round().astype(np.int64)
     mine = (slots_of(graph, pairs.attacker, pairs.other) >= 0).astype(np.int64)
     for question in questions(pairs, messages):
@@ -461,31 +447,37 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
             continue
         alone = evaluated(ratio(own, truth, question.half), truth, question.half)
         several = question.name.endswith("both")
-        yield AuditRow(
-            attack=NEIGHBOURHOOD_ATTACK.name,
-            adversary="neighbours of both" if several else "one neighbour",
-            about=_ABOUT[question.name],
-            measure="AUC",
-            estimate=Area(
+        yield NEIGHBOURHOOD_ATTACK.row(
+            "neighbours of both" if several else "one neighbour",
+            _ABOUT[question.name],
+            "AUC",
+            Area(
                 best(question, own),
                 len(np.unique(question.case[judge & truth])),
                 len(np.unique(question.case[judge & ~truth])),
             ),
-            chance=alone,
-            chance_is="its own degree, and whether w is its own neighbour"
-            if is_edge
-            else "its own degree",
-            note="It learns from one half of all pairs of neighbours. "
-            + (
-                "The ε of an edge (17 to 21 at the defaults) bounds no AUC below 1."
-                if is_edge
-                else "The interval counts devices, not pairs."
+            chance=(
+                alone,
+                (
+                    "its own degree, and whether w is its own neighbour"
+                    if is_edge
+                    else "its own degree"
+                ),
+            ),
+            note=(
+                "It learns from one half of all pairs of neighbours. "
+                + (
+                    "The ε of an edge (17 to 21 at the defaults) bounds no AUC below 1."
+                    if is_edge
+                    else "The interval counts devices, not pairs."
+                )
             ),
         )
 
 
 _ABOUT = {
-    "degree ≤ 1": "degree of v: at most 1, or more; from its randomized label and propagated labels",
+    "degree ≤ 1": "degree of v: at most 1, or more; from its randomized label "
+    "and propagated labels",
     "≤ 5": "degree of v: at most 5, or more; the same",
     "< median": "degree of v: below the median, or not; the same",
     "edge, one neighbour": "edge v-w, from what v sent and the randomized label of w",
@@ -494,12 +486,11 @@ _ABOUT = {
 
 
 def sent_in(recorded: Recorded) -> list[Ints]:
-    """[devices] the randomized label, and every propagated label, of each device; -1 where it sent
-    none."""
+    """Return [devices] the randomized label, then each propagated label; -1 where none was sent."""
     propagated_labels = range(settings_of(recorded.config).propagated_labels)
     return [
-        said(recorded, "strict/symbol"),
-        *(said(recorded, "strict/opinion", number) for number in propagated_labels),
+        sent_values(recorded, "strict/symbol"),
+        *(sent_values(recorded, "strict/opinion", number) for number in propagated_labels),
     ]
 
 

@@ -1,7 +1,33 @@
-"""The weights of every epoch of the paper profile, as every device that takes part knows them.
+"""Attacks on the unprotected messages of the paper profile: gradients, leaves and embeddings.
 
-They start from public randomness, and follow from the opened sums by Adam. So whoever receives the
-sums has them: an attacker needs nothing else to compute with the network.
+The weights of every epoch start from public randomness, and follow from the opened sums by Adam. So
+whoever receives the sums has them: an attacker needs nothing else to compute with the network.
+
+**Labels and degrees from returned gradients** (`train/leaf-gradient`). The owner of an edge gets
+back the gradient of its neighbour's loss with respect to the leaf: with pooling by average,
+(softmax - one-hot) W / n for the head's weights W, which are public, and n leaves. The attacker
+solves for (softmax - one-hot) / n: its only negative entry is the label. In the first epoch
+embeddings are nearly zero and softmax is uniform, so the size of that entry is (1 - 1/classes) / n
+and tells n: the neighbours in the device's own tree, and the owners of its other edges.
+
+**Raw features of a neighbour from embeddings of leaves** (`train/leaf`). A device u that owns the
+edge u-v sends v, in every epoch, the embedding of v's leaf in u's tree. With two layers it is a
+function of u's raw features x, of the features that v itself released to u, and of the weights, all
+of which v knows but x. The weights change from epoch to epoch, so v gets new equations for the same
+x. It looks for the x in [0, 1]^d that explains all of them best, by gradients through the network
+itself, starting from and weighted by how frequent words are. Assumed: the attacker knows the
+frequencies of words. Dropout is private: the attacker computes as if nothing fell, and takes what
+does not fit for outliers. Beside it stands what the randomized release (`train/features`) alone
+tells the owner of an edge: the only path that ε covers.
+
+**Embeddings and their gradients, for non-neighbours** (`train/embedding…`, links). In every epoch a
+device asks its neighbours, and as many non-neighbours drawn at random, for embeddings, and sends
+each a gradient: c · its own embedding, with c < 0 for a neighbour and c > 0 for a non-neighbour. So
+a non-neighbour that asked has an embedding made of raw features, a non-neighbour that was asked has
+the direction of the asker's, and the asked learns whether it is taken for a neighbour, which it
+knows in any case. Non-neighbours who pool embeddings of one epoch score pairs as the model itself
+does. Assumed: attackers know the truth about one half of all devices, and fit linear readers on
+them.
 """
 
 import math
@@ -16,8 +42,8 @@ from torch.nn.functional import smooth_l1_loss
 
 from lumos.audit.attacks import Attack
 from lumos.audit.harness import Recorded, Scene, opened_sums, slots_of
-from lumos.audit.readers import ridge_scores
-from lumos.audit.table import Area, AuditRow, CertifiedEpsilon, Mean, Proportion
+from lumos.audit.readers import area, ridge_scores
+from lumos.audit.table import AuditRow, CertifiedEpsilon, Mean, Proportion
 from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch
 from lumos.ldp import joined, read, recover
@@ -36,7 +62,7 @@ from lumos.typing import Doubles, Flags, Floats, Ints
 
 
 def network_of(recorded: Recorded) -> FullModel:
-    """The network of a run with its first weights."""
+    """Return the network of a run with its first weights."""
     graph, config = recorded.graph, recorded.config
     classes = graph.class_count if config.train.task == "classify" else 0
     model = FullModel(config.model, graph.feature_count, classes)
@@ -45,7 +71,7 @@ def network_of(recorded: Recorded) -> FullModel:
 
 
 def weights_by_epoch(recorded: Recorded) -> Iterator[Doubles]:
-    """[weights] with which the messages of each epoch were computed."""
+    """Yield [weights] with which the messages of each epoch were computed."""
     train = recorded.config.train
     adam = Adam(network_of(recorded).vector(), train.learning_rate, train.weight_decay)
     for total in opened_sums(recorded):
@@ -55,14 +81,14 @@ def weights_by_epoch(recorded: Recorded) -> Iterator[Doubles]:
 
 
 def rows_in(batch: Batch, sender: Ints, receiver: Ints, devices: int) -> Floats:
-    """[pairs, width] what each sender told each receiver in one round; they must be there."""
+    """Return [pairs, width] what each sender sent each receiver in one round."""
     place = places_in(batch, sender, receiver, devices)
     rows: npt.NDArray[np.uint8] = np.ascontiguousarray(batch.body[place])
     return rows.view("<f4").astype(np.float32)
 
 
 def places_in(batch: Batch, sender: Ints, receiver: Ints, devices: int) -> Ints:
-    """[pairs] which messages of a round those of these pairs are.
+    """Return [pairs] the positions of the messages of these pairs in a round.
 
     Raises:
         ValueError: a pair exchanged no message.
@@ -76,30 +102,34 @@ def places_in(batch: Batch, sender: Ints, receiver: Ints, devices: int) -> Ints:
 
 
 def one_each(subject: Ints, most: int, generator: np.random.Generator) -> Ints:
-    """Positions of at most `most` messages, each about another device, at random."""
+    """Draw positions of at most `most` messages, each about another device."""
     order = generator.permutation(len(subject))
     _, first = np.unique(subject[order], return_index=True)
     chosen: Ints = generator.permutation(order[first])[:most]
     return chosen
 
 
-# Labels and degrees from returned gradients (`train/leaf-gradient`, paper profile).
-#
-# A device that carries an edge gets back the gradient of its neighbour's loss with respect to the
-# leaf: with pooling by average, (softmax - one-hot) W / n for the head's weights W, which are
-# public, and n leaves. The attacker solves for (softmax - one-hot) / n: its only negative entry is
-# the label. In the first epoch embeddings are nearly zero and softmax is uniform, so the size of
-# that entry is (1 - 1/classes) / n and tells n: the neighbours in the device's own tree, and those
-# that carry it.
+def one_per_sender(batch: Batch, wanted: Flags, most: int) -> tuple[Ints, Ints]:
+    """Draw at most `most` of the wanted messages, one of each sender.
+
+    Returns:
+        The sender and the receiver of each.
+    """
+    here = np.flatnonzero(wanted)
+    chosen = here[one_each(batch.sender[here], most, np.random.default_rng(0))]
+    return batch.sender[chosen], batch.receiver[chosen]
+
+
+# Labels and degrees from returned gradients.
 
 MAX_GRADIENT_VICTIMS = 4000
-"""Victims."""
+"""Devices whose gradients are read, at most."""
 NEAR = 0.2
-"""A degree is found where the guess is so near."""
+"""Largest relative error of a degree that counts as found."""
 
 
 def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
-    """By the gradients that watched devices received."""
+    """Yield what the gradients that watched devices received tell."""
     recorded = scene.recorded("classify")
     victim, attacker = victims(recorded, scene.watched())
     slopes = solved(recorded, victim, attacker)
@@ -107,60 +137,55 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
     most = int(np.bincount(labels).max()) if len(labels) else 0
     for epochs in dict.fromkeys((1, min(10, len(slopes)), len(slopes))):
         guess = label_guess(slopes[:epochs])
-        yield AuditRow(
-            attack=GRADIENT_LABELS_ATTACK.name,
-            adversary="one neighbour",
-            about="label of a training device, from gradients of the edge that the attacker "
-            f"carries, {epochs} epoch{'s' * (epochs > 1)}",
-            measure="accuracy",
-            estimate=Proportion(int((guess == labels).sum()), len(labels)),
-            chance=most / max(1, len(labels)),
-            chance_is="the most frequent label",
+        yield GRADIENT_LABELS_ATTACK.row(
+            "one neighbour",
+            (
+                "label of a training device, from gradients of the edge that the attacker "
+                f"carries, {epochs} epoch{'s' * (epochs > 1)}"
+            ),
+            "accuracy",
+            Proportion(int((guess == labels).sum()), len(labels)),
+            chance=(most / max(1, len(labels)), "the most frequent label"),
             knows_mechanism=True,
         )
     guess, truth = leaves_guess(slopes[0]), leaves(recorded)
     degree = recorded.graph.degrees
-    yield AuditRow(
-        attack=GRADIENT_LABELS_ATTACK.name,
-        adversary="one neighbour",
-        about="number of leaves of a training device, from the size of the first gradient",
-        measure="accuracy",
-        estimate=Proportion(int((guess == truth[victim]).sum()), len(victim)),
-        chance=float((truth[attacker] == truth[victim]).mean()),
-        chance_is="the attacker's own number",
+    yield GRADIENT_LABELS_ATTACK.row(
+        "one neighbour",
+        "number of leaves of a training device, from the size of the first gradient",
+        "accuracy",
+        Proportion(int((guess == truth[victim]).sum()), len(victim)),
+        chance=(float((truth[attacker] == truth[victim]).mean()), "the attacker's own number"),
         knows_mechanism=True,
     )
-    yield AuditRow(
-        attack=GRADIENT_LABELS_ATTACK.name,
-        adversary="one neighbour",
-        about=f"degree of a training device within {NEAR:.0%}, from the number of leaves",
-        measure="accuracy",
-        # Edges that both ends carry count twice: about as often as at the attacker itself.
-        estimate=_near(guess * degree[attacker] / truth[attacker], degree[victim]),
-        chance=_near(degree[attacker], degree[victim]).value,
-        chance_is="the attacker's own degree",
+    yield GRADIENT_LABELS_ATTACK.row(
+        "one neighbour",
+        f"degree of a training device within {NEAR:.0%}, from the number of leaves",
+        "accuracy",
+        # Edges that both ends own count twice: about as often as at the attacker itself.
+        _near(guess * degree[attacker] / truth[attacker], degree[victim]),
+        chance=(_near(degree[attacker], degree[victim]).value, "the attacker's own degree"),
     )
 
 
 def leaves(recorded: Recorded) -> Ints:
-    """[devices] leaves that stand for each device: in its own tree, and in those of transports."""
+    """Return [devices] leaves that stand for each device: in its own tree and those of owners."""
     trees, graph = recorded.run.trees, recorded.graph
-    transports = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
+    owners = np.bincount(graph.neighbours[trees.keep], minlength=graph.devices)
     own = np.maximum(trees.workload, 1) if settings_of(recorded.config).virtual_nodes else 1
-    standing: Ints = own + transports
+    standing: Ints = own + owners
     return standing
 
 
 def victims(recorded: Recorded, watched: Flags) -> tuple[Ints, Ints]:
-    """Training devices, and for each one watched device that carries their edge."""
+    """Return training devices, and for each one watched device that owns their edge."""
     first = recorded.tape.messages("train/leaf-gradient")[0]
-    told = np.flatnonzero(watched[first.receiver] & (recorded.roles[first.sender] == Role.TRAIN))
-    chosen = told[one_each(first.sender[told], MAX_GRADIENT_VICTIMS, np.random.default_rng(0))]
-    return first.sender[chosen], first.receiver[chosen]
+    trains = recorded.roles[first.sender] == Role.TRAIN
+    return one_per_sender(first, watched[first.receiver] & trains, MAX_GRADIENT_VICTIMS)
 
 
 def solved(recorded: Recorded, victim: Ints, attacker: Ints) -> Doubles:
-    """[epochs, victims, classes] least-squares solutions for (softmax - one-hot) / n."""
+    """Return [epochs, victims, classes] least-squares solutions for (softmax - one-hot) / n."""
     model, devices = network_of(recorded), recorded.graph.devices
     batches = recorded.tape.messages("train/leaf-gradient")
     found = []
@@ -175,14 +200,14 @@ def solved(recorded: Recorded, victim: Ints, attacker: Ints) -> Doubles:
 
 
 def label_guess(slopes: Doubles) -> Ints:
-    """[victims] the entry that is most negative, each epoch by its own size."""
+    """Return [victims] the entry that is most negative, each epoch by its own size."""
     size = np.abs(slopes).sum(axis=2, keepdims=True)
     guess: Ints = (slopes / np.maximum(size, 1e-300)).sum(axis=0).argmin(axis=1)
     return guess
 
 
 def leaves_guess(slope: Doubles) -> Ints:
-    """[victims] leaves, by the first gradient, where softmax is uniform."""
+    """Return [victims] leaves, by the first gradient, where softmax is uniform."""
     classes = slope.shape[1]
     leaves = np.rint((1 - 1 / classes) / np.maximum(-slope.min(axis=1), 1e-12))
     guess: Ints = leaves.astype(np.int64)
@@ -202,35 +227,24 @@ GRADIENT_LABELS_ATTACK = Attack(
 )
 
 
-# Raw features of a neighbour from embeddings of leaves (`train/leaf`, paper profile).
-#
-# A device u that carries the edge u-v sends v, in every epoch, the embedding of v's leaf in u's
-# tree. With two layers it is a function of u's raw features x, of the features that v itself
-# released to u, and of the weights, all of which v knows but x. The weights change from epoch to
-# epoch, so v gets new equations for the same x. It looks for the x in [0, 1]^d that explains all of
-# them best, by gradients through the network itself, starting from and weighted by how frequent
-# words are.
-#
-# Assumed: the attacker knows the frequencies of words. Dropout is private: the attacker computes as
-# if nothing fell, and takes what does not fit for outliers. Beside it stands what the randomized
-# release (`train/features`) alone tells the owner of an edge: the only path that ε covers.
+# Raw features of a neighbour from embeddings of leaves.
 
 Misfit = Callable[[Tensor], Tensor]
-"""From [victims, d] to the gradient of how badly they explain what was seen."""
+"""Function from [victims, d] to the gradient of their misfit with what was seen."""
 
 MAX_LEAF_VICTIMS = 80
-"""Victims of the search."""
+"""Devices whose features are searched for, at most."""
 MAX_RELEASES = 2000
-"""Victims of releases."""
+"""Devices whose releases are read, at most."""
 STEPS, RATE = 160, 0.3
 SPREAD = 0.02
-"""Error that the attacker expects, in parts of a message's mean size."""
+"""Error that the attacker expects, relative to a message's mean size."""
 PRESENT = 0.5
-"""From here on a word counts as found."""
+"""Score above which a word counts as found."""
 
 
 def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
-    """By what watched devices received, for each task."""
+    """Yield what the leaves that watched devices received tell, for each task."""
     for task in scene.tasks:
         recorded = scene.recorded(task)
         if not attackable(recorded):
@@ -248,21 +262,22 @@ def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
                 task, f"raw features of the owner of an edge, {what}", found, truth, prior
             )
         yield _share(task, f"words of the owner of an edge, {what}", found, truth, prior)
-        yield AuditRow(
-            attack=LEAF_FEATURES_ATTACK.name,
-            adversary="one neighbour",
-            about=f"{task}: all words of the owner of an edge and no other, {what}",
-            measure="share of devices",
-            estimate=Proportion(int(((found > PRESENT) == truth).all(axis=1).sum()), len(truth)),
-            chance=float(((prior > PRESENT) == truth).all(axis=1).mean()),
-            chance_is="the most frequent words",
+        yield LEAF_FEATURES_ATTACK.row(
+            "one neighbour",
+            f"{task}: all words of the owner of an edge and no other, {what}",
+            "share of devices",
+            Proportion(int(((found > PRESENT) == truth).all(axis=1).sum()), len(truth)),
+            chance=(
+                float(((prior > PRESENT) == truth).all(axis=1).mean()),
+                "the most frequent words",
+            ),
         )
         if settings_of(recorded.config).noisy:
             yield from _releases(task, recorded, scene.watched(), often)
 
 
 def attackable(recorded: Recorded) -> bool:
-    """Whether it is the network whose equations are written down here: that of the defaults."""
+    """Return whether the network has the equations of `LeafEquations`: the default has."""
     model = recorded.config.model
     trees = settings_of(recorded.config).virtual_nodes
     return model.backbone == "gcn" and model.layers == 2 and trees
@@ -271,22 +286,20 @@ def attackable(recorded: Recorded) -> bool:
 def leaf_victims(
     recorded: Recorded, watched: Flags, most: int = MAX_LEAF_VICTIMS
 ) -> tuple[Ints, Ints]:
-    """Transports of edges, and for each one watched neighbour to which it sends a leaf."""
+    """Return owners of edges, and for each one watched neighbour to which it sends a leaf."""
     first = recorded.tape.messages("train/leaf")[0]
-    told = np.flatnonzero(watched[first.receiver])
-    chosen = told[one_each(first.sender[told], most, np.random.default_rng(0))]
-    return first.sender[chosen], first.receiver[chosen]
+    return one_per_sender(first, watched[first.receiver], most)
 
 
 def words(recorded: Recorded, devices: Ints) -> Flags:
-    """[devices, d] the truth: which features are above the midpoint."""
+    """Return [devices, d] the truth: which features are above the midpoint."""
     rows = as_dense(features_of(recorded.graph)[devices]).numpy()
     flags: Flags = rows > settings_of(recorded.config).midpoint
     return flags
 
 
 def frequencies(recorded: Recorded) -> Doubles:
-    """[d] how frequent each word is, strictly between 0 and 1."""
+    """Return [d] the frequency of each word, strictly between 0 and 1."""
     features = features_of(recorded.graph)
     share = np.asarray((features > settings_of(recorded.config).midpoint).mean(axis=0)).ravel()
     floor = 1 / (2 * recorded.graph.devices)
@@ -295,7 +308,7 @@ def frequencies(recorded: Recorded) -> Doubles:
 
 
 class LeafEquations:
-    """What the owner's features make of one neighbour's leaf, in several epochs at once.
+    """Equations from the owner's features to one neighbour's leaf, in several epochs at once.
 
     By the formulas of `lumos.model.layers` for two layers: z = x W and z' = x' W for the features
     x of the owner and x' of the neighbour, act(.) = ReLU divided by 1 - chance of dropout,
@@ -304,7 +317,7 @@ class LeafEquations:
 
     Args:
         recorded: the run.
-        epochs: how many.
+        epochs: number of epochs.
         released: [victims, d] x'.
     """
 
@@ -328,7 +341,7 @@ class LeafEquations:
         self._matrix, self._theirs = torch.stack(matrices), torch.stack(theirs)
 
     def leaves(self, x: Tensor) -> Tensor:
-        """[epochs, victims, width] for [victims, d]."""
+        """Return [epochs, victims, width] leaves for [victims, d] features."""
         mine = (x @ self._table).view(len(x), -1, self._width).transpose(0, 1)
         leaf = self._act(self._theirs / 2 + self._first)
         parent = self._act((mine + self._theirs) * EIGHTH + self._first)
@@ -342,7 +355,7 @@ class LeafEquations:
 def searched(
     recorded: Recorded, victim: Ints, attacker: Ints, often: Doubles, epochs: int
 ) -> Doubles:
-    """[victims, d] what explains the leaves of the first `epochs` best, from 0 to 1."""
+    """Return [victims, d], from 0 to 1, what explains the leaves of the first epochs best."""
     equations = LeafEquations(recorded, epochs, _released(recorded, attacker, victim))
     devices, batches = recorded.graph.devices, recorded.tape.messages("train/leaf")[:epochs]
     seen = torch.from_numpy(
@@ -360,7 +373,7 @@ def searched(
 
 
 def explained(misfit: Misfit, often: Doubles, many: int) -> Doubles:
-    """The x that fits best and is likely: of a word that is there, -log frequency is paid."""
+    """Return the x that fits best and is likely: a word that is there costs -log frequency."""
     start = torch.from_numpy(np.log(often / (1 - often)).astype(np.float32))
     price = torch.from_numpy(-np.log(often).astype(np.float32))
     logits = start.repeat(many, 1).clone().requires_grad_(True)
@@ -377,11 +390,9 @@ def explained(misfit: Misfit, often: Doubles, many: int) -> Doubles:
 
 
 def _releases(task: str, recorded: Recorded, watched: Flags, often: Doubles) -> Iterator[AuditRow]:
-    """What the randomized release alone tells: likelihoods of its bits, with the true ε'."""
+    """Yield what the randomized release alone tells: likelihoods of its bits, with the true ε'."""
     (batch, *_) = recorded.tape.messages("train/features")
-    told = np.flatnonzero(watched[batch.receiver])
-    chosen = told[one_each(batch.sender[told], MAX_RELEASES, np.random.default_rng(0))]
-    victim, attacker = batch.sender[chosen], batch.receiver[chosen]
+    victim, attacker = one_per_sender(batch, watched[batch.receiver], MAX_RELEASES)
     released = _read(recorded, victim, attacker)
     epsilon = settings_of(recorded.config).epsilon
     truth = words(recorded, victim)
@@ -396,19 +407,20 @@ def _releases(task: str, recorded: Recorded, watched: Flags, often: Doubles) -> 
         task, about, scores, truth, np.broadcast_to(often, truth.shape), knows_mechanism=True
     )
     there = truth[row, elements]
-    yield AuditRow(
-        attack=LEAF_FEATURES_ATTACK.name,
-        adversary="one neighbour",
-        about=f"{task}: ε that the bits of releases certify: one word there, or not",
-        measure="ε",
-        estimate=CertifiedEpsilon(
+    yield LEAF_FEATURES_ATTACK.row(
+        "one neighbour",
+        f"{task}: ε that the bits of releases certify: one word there, or not",
+        "ε",
+        CertifiedEpsilon(
             int((bits & there).sum()),
             max(1, int(there.sum())),
             int((bits & ~there).sum()),
             max(1, int((~there).sum())),
         ),
-        bound=epsilon,
-        bound_is=f"`train/features`: at most ε = {epsilon:g} per receiver (docs/privacy.md)",
+        bound=(
+            epsilon,
+            f"`train/features`: at most ε = {epsilon:g} per receiver (docs/privacy.md)",
+        ),
         knows_mechanism=True,
     )
 
@@ -422,33 +434,29 @@ def _ranked(
     *,
     knows_mechanism: bool = False,
 ) -> AuditRow:
-    return AuditRow(
-        attack=LEAF_FEATURES_ATTACK.name,
-        adversary="one neighbour",
-        about=f"{task}: {about}",
-        measure="mean AUC of words",
-        estimate=_mean(_areas(scores, truth)),
-        chance=_mean(_areas(prior, truth)).value,
-        chance_is="how frequent words are",
+    return LEAF_FEATURES_ATTACK.row(
+        "one neighbour",
+        f"{task}: {about}",
+        "mean AUC of words",
+        _mean(_areas(scores, truth)),
+        chance=(_mean(_areas(prior, truth)).value, "how frequent words are"),
         knows_mechanism=knows_mechanism,
         note="weights are those that follow from the opened sums; frequencies of words are known",
     )
 
 
 def _share(task: str, about: str, scores: Doubles, truth: Flags, prior: Doubles) -> AuditRow:
-    return AuditRow(
-        attack=LEAF_FEATURES_ATTACK.name,
-        adversary="one neighbour",
-        about=f"{task}: {about}: of the k likeliest, where the device has k",
-        measure="share that is right",
-        estimate=_mean(_right(scores, truth)),
-        chance=_mean(_right(prior, truth)).value,
-        chance_is="the k most frequent words",
+    return LEAF_FEATURES_ATTACK.row(
+        "one neighbour",
+        f"{task}: {about}: of the k likeliest, where the device has k",
+        "share that is right",
+        _mean(_right(scores, truth)),
+        chance=(_mean(_right(prior, truth)).value, "the k most frequent words"),
     )
 
 
 def _areas(scores: Doubles, truth: Flags) -> Doubles:
-    """[devices] AUC of each device's words among all words."""
+    """Return [devices] the AUC of each device's words among all words."""
     rows = [
         auc(of[there], of[~there])
         for of, there in zip(scores.astype(np.float64), truth, strict=True)
@@ -458,7 +466,7 @@ def _areas(scores: Doubles, truth: Flags) -> Doubles:
 
 
 def _right(scores: Doubles, truth: Flags) -> Doubles:
-    """[devices] share of the k likeliest words that are there, k = how many are."""
+    """Return [devices] the share of the k likeliest words that a device with k words has."""
     rows = []
     for of, there in zip(scores, truth, strict=True):
         k = int(there.sum())
@@ -474,7 +482,7 @@ def _mean(values: Doubles) -> Mean:
 
 
 def _released(recorded: Recorded, sender: Ints, receiver: Ints) -> RecoveredFeatures:
-    """What the receivers put on the senders' leaves; the senders sent it, and so know it."""
+    """Return what receivers put on the senders' leaves; the senders sent it, and so know it."""
     paper = settings_of(recorded.config)
     return on_leaves(recover(_read(recorded, sender, receiver), paper), paper, paper.recovery)
 
@@ -503,27 +511,18 @@ LEAF_FEATURES_ATTACK = Attack(
 )
 
 
-# What embeddings and their gradients tell non-neighbours (`train/embedding…`, links, paper
-# profile).
-#
-# In every epoch a device asks its neighbours, and as many non-neighbours drawn at random, for
-# embeddings, and sends each a gradient: c · its own embedding, with c < 0 for a neighbour and c > 0
-# for a non-neighbour. So a non-neighbour that asked has an embedding made of raw features, a
-# non-neighbour that was asked has the direction of the asker's, and the asked learns whether it is
-# taken for a neighbour, which it knows in any case. Non-neighbours who pool embeddings of one epoch
-# score pairs as the model itself does.
-#
-# Assumed: attackers know the truth about one half of all devices, and fit linear readers on them.
+# Embeddings and their gradients, for non-neighbours.
 
 WORDS = 20
-"""Frequent words that attackers look for."""
+"""Number of frequent words that attackers look for."""
 EPOCHS = 5
-"""The last ones: embeddings of neighbouring epochs are alike."""
-MAX_EMBEDDING_PAIRS = 20_000
+"""Number of last epochs that are read: embeddings of neighbouring epochs are alike."""
+MAX_EMBEDDINGS = 20_000
+"""Embeddings, or edges, that are read, at most."""
 
 
 def attack_embedding_neighbours(scene: Scene) -> Iterator[AuditRow]:
-    """By what watched devices received from non-neighbours in the last epochs."""
+    """Yield what watched devices learn from non-neighbours in the last epochs."""
     recorded, watched = scene.recorded("link"), scene.watched()
     embeddings = recorded.tape.messages("train/embedding")
     gradients = recorded.tape.messages("train/embedding-gradient")
@@ -532,11 +531,11 @@ def attack_embedding_neighbours(scene: Scene) -> Iterator[AuditRow]:
     yield _words_row(recorded, *asked, "a non-neighbour that asked", "one embedding of it")
     sender, rows = _of_non_neighbours(recorded, watched, gradients[-EPOCHS:])
     size = np.linalg.norm(rows, axis=1, keepdims=True)
-    told = size[:, 0] > 0
+    moving = size[:, 0] > 0
     yield _words_row(
         recorded,
-        sender[told],
-        rows[told] / size[told],
+        sender[moving],
+        rows[moving] / size[moving],
         "a non-neighbour that was asked",
         "one gradient of the asker",
     )
@@ -546,7 +545,7 @@ def attack_embedding_neighbours(scene: Scene) -> Iterator[AuditRow]:
 def neighbour_scores(
     recorded: Recorded, watched: Flags, embeddings: Batch, gradients: Batch
 ) -> tuple[Doubles, Flags]:
-    """Of each gradient that a watched device received: -⟨gradient, own embedding⟩, and the truth.
+    """Return -⟨gradient, own embedding⟩ of each gradient to a watched device, and the truth.
 
     With s = ⟨h, h'⟩ the gradient's product is -σ(-s) s for a neighbour and σ(s) s for a
     non-neighbour.
@@ -562,14 +561,12 @@ def _neighbour_row(
     recorded: Recorded, watched: Flags, embeddings: Batch, gradients: Batch
 ) -> AuditRow:
     scores, near = neighbour_scores(recorded, watched, embeddings, gradients)
-    return AuditRow(
-        attack=EMBEDDING_NEIGHBOURS_ATTACK.name,
-        adversary="a device that was asked",
-        about="link: whether the asker is a neighbour, from one gradient",
-        measure="AUC",
-        estimate=_area(scores, near),
-        chance=1.0,
-        chance_is="its own list of neighbours",
+    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+        "a device that was asked",
+        "link: whether the asker is a neighbour, from one gradient",
+        "AUC",
+        area(scores, near),
+        chance=(1.0, "its own list of neighbours"),
         note="an edge is known to both ends: the gradient tells them nothing new",
     )
 
@@ -577,7 +574,7 @@ def _neighbour_row(
 def _words_row(
     recorded: Recorded, subject: Ints, columns: Doubles, adversary: str, what: str
 ) -> AuditRow:
-    some = np.random.default_rng(0).permutation(len(subject))[:MAX_EMBEDDING_PAIRS]
+    some = np.random.default_rng(0).permutation(len(subject))[:MAX_EMBEDDINGS]
     subject, columns = subject[some], columns[some]
     features = features_of(recorded.graph)
     often = np.asarray((features > 0).mean(axis=0)).ravel()
@@ -587,30 +584,28 @@ def _words_row(
     scores = ridge_scores(columns, truth.astype(np.float64), known)
     asked = truth[~known]
     areas = [
-        _area(scores[:, word], asked[:, word])
+        area(scores[:, word], asked[:, word])
         for word in range(truth.shape[1])
         if 0 < asked[:, word].sum() < len(asked)
     ]
-    low, high = zip(*(area.interval(0.682689) for area in areas), strict=True)
-    return AuditRow(
-        attack=EMBEDDING_NEIGHBOURS_ATTACK.name,
-        adversary=adversary,
-        about=f"link: {len(areas)} frequent words of a device, from {what}",
-        measure="mean AUC",
+    low, high = zip(*(one.interval(0.682689) for one in areas), strict=True)
+    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+        adversary,
+        f"link: {len(areas)} frequent words of a device, from {what}",
+        "mean AUC",
         # The error of one word, not of their mean: words are correlated.
-        estimate=Mean(
-            float(np.mean([area.auc for area in areas])),
+        Mean(
+            float(np.mean([one.auc for one in areas])),
             float(np.mean(np.subtract(high, low))) / 2,
             int((~known).sum()),
         ),
-        chance=0.5,
-        chance_is="guessing",
+        chance=(0.5, "guessing"),
         note="a linear reader, fitted on one half of all devices",
     )
 
 
 def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRow:
-    """Embeddings of one epoch that non-neighbours received, each device once, and pairs of them."""
+    """Return the row about pairs of devices whose embeddings non-neighbours received."""
     graph, rng = recorded.graph, np.random.default_rng(0)
     sender, rows = _of_non_neighbours(recorded, watched, [embeddings])
     each = one_each(sender, len(sender), rng)
@@ -618,19 +613,17 @@ def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRo
     place[sender[each]] = each
     edges = graph.edge_list()
     edges = edges[(place[edges] >= 0).all(axis=1)]
-    edges = edges[rng.permutation(len(edges))[:MAX_EMBEDDING_PAIRS]]
+    edges = edges[rng.permutation(len(edges))[:MAX_EMBEDDINGS]]
     far = rng.choice(sender[each], (2 * len(edges) + 10, 2))
     far = far[(far[:, 0] != far[:, 1]) & (slots_of(graph, far[:, 0], far[:, 1]) < 0)]
     pairs = np.concatenate([edges, far[: len(edges)]])
     scores = (rows[place[pairs[:, 0]]] * rows[place[pairs[:, 1]]]).sum(axis=1)
-    return AuditRow(
-        attack=EMBEDDING_NEIGHBOURS_ATTACK.name,
-        adversary="pooled non-neighbours",
-        about="link: whether two devices that they asked in one epoch are linked, from embeddings",
-        measure="AUC",
-        estimate=_area(scores, np.arange(len(pairs)) < len(edges)),
-        chance=0.5,
-        chance_is="guessing",
+    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+        "pooled non-neighbours",
+        "link: whether two devices that they asked in one epoch are linked, from embeddings",
+        "AUC",
+        area(scores, np.arange(len(pairs)) < len(edges)),
+        chance=(0.5, "guessing"),
         note="products of embeddings, as the model scores pairs",
     )
 
@@ -638,7 +631,7 @@ def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRo
 def _of_non_neighbours(
     recorded: Recorded, watched: Flags, batches: list[Batch]
 ) -> tuple[Ints, Doubles]:
-    """Senders, and the numbers that they sent to watched devices that are no neighbours."""
+    """Return senders, and the numbers that they sent to watched non-neighbours."""
     senders, rows = [], []
     for batch in batches:
         far = slots_of(recorded.graph, batch.receiver, batch.sender) < 0
@@ -650,12 +643,6 @@ def _of_non_neighbours(
 
 def _numbers(body: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> Doubles:
     return np.ascontiguousarray(body).view("<f4").astype(np.float64)
-
-
-def _area(scores: Doubles, truth: Flags) -> Area:
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    found = auc(scores[truth], scores[~truth]) if positives and negatives else math.nan
-    return Area(found, positives, negatives)
 
 
 EMBEDDING_NEIGHBOURS_ATTACK = Attack(

@@ -1,4 +1,4 @@
-"""Several runs: what a neighbour that saw all of them knows of a label, against the printed cell.
+"""Several runs: the knowledge of a neighbour that saw all of them, against the printed cell.
 
 **With a book** a label is drawn once for life. Runs at several ε show draws of one chain, so
 whoever saw all of them knows what the largest ε tells: the cell that the last run prints must cover
@@ -21,7 +21,7 @@ import numpy as np
 from lumos.audit.attacks import Attack
 from lumos.audit.attacks.neighbours import most_right, public_schedule
 from lumos.audit.attacks.whole_run import LABEL, spelled
-from lumos.audit.harness import Recorded, Scene, printed, told, without_masked_vectors
+from lumos.audit.harness import Recorded, Scene, printed, sent_messages, without_masked_vectors
 from lumos.audit.table import AuditRow, Exactly, Proportion
 from lumos.exchange.tape import Tape, recording
 from lumos.runs.predict import NewDevice, predict_new_devices
@@ -31,9 +31,9 @@ from lumos.training.split import Role
 from lumos.typing import Ints
 
 FREE_RUNS = 8
-"""Runs without a book."""
+"""Number of runs without a book."""
 PREDICTIONS = 40
-"""Of one new device."""
+"""Number of predictions for one new device."""
 COLUMN = "training devices"
 PLENTY = {
     "lifetime_epsilon": 1e3,
@@ -43,7 +43,7 @@ PLENTY = {
 
 
 def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
-    """With a book, without one, and a new device."""
+    """Yield rows of runs with a book, of runs without one, and of a new device."""
     strict = settings_of(scene.config("classify"))
     epsilon = strict.epsilon
     if strict.protect == "noise":  # exact sums have no book
@@ -61,10 +61,10 @@ def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
 
 
 def short(scene: Scene, number: int, **changes: Any) -> Recorded:
-    """A short run in which all randomized labels are sent.
+    """Record a short run in which all randomized labels are sent.
 
     Every number is another run: a clip that is larger by a thousandth gives it randomness of its
-    own, and nothing else. Who trains is the same, as in a federation that trains again.
+    own, and nothing else. The same devices train, as in a federation that trains again.
     """
     wanted = settings_of(scene.config("classify"))
     few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}
@@ -76,7 +76,7 @@ def short(scene: Scene, number: int, **changes: Any) -> Recorded:
 
 
 def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
-    """Runs with one book; the neighbour saw all of them."""
+    """Return the row of runs with one book; the neighbour saw all of them."""
     with TemporaryDirectory() as folder:
         book = Path(folder) / "book.npz"
         runs = [
@@ -93,7 +93,7 @@ def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
 
 
 def free_row(scene: Scene, epsilon: float) -> AuditRow:
-    """Runs without a book, whose ε add up."""
+    """Return the row of runs without a book, whose ε add up."""
     runs = [short(scene, number, book=None) for number in range(FREE_RUNS)]
     return _row(
         runs,
@@ -111,52 +111,49 @@ def _row(
     counts = np.bincount(labels[here], minlength=runs[0].graph.class_count)
     prior = counts / counts.sum()
     guess = guesses(runs, here, prior)
-    return AuditRow(
-        attack=REPEATED_RELEASES_ATTACK.name,
-        adversary="one neighbour, over several runs",
-        about=about,
-        measure="accuracy",
-        estimate=Proportion(int((guess == labels[here]).sum()), len(here)),
-        chance=float(prior.max()),
-        chance_is="the most frequent label",
-        bound=None if cell is None else most_right(cell[0], len(prior), prior, cell[1]),
-        bound_is="" if cell is None else f"{claim}: {spelled(cell)}",
+    return REPEATED_RELEASES_ATTACK.row(
+        "one neighbour, over several runs",
+        about,
+        "accuracy",
+        Proportion(int((guess == labels[here]).sum()), len(here)),
+        chance=(float(prior.max()), "the most frequent label"),
+        bound=None
+        if cell is None
+        else (most_right(cell[0], len(prior), prior, cell[1]), f"{claim}: {spelled(cell)}"),
         knows_mechanism=True,
     )
 
 
 def guesses(runs: Sequence[Recorded], devices: Ints, prior: np.ndarray) -> Ints:
-    """[devices] the likeliest label, if the randomized labels of all runs were independent draws."""
+    """Return [devices] the likeliest label, if all randomized labels were independent draws."""
     with np.errstate(divide="ignore"):
         score = np.tile(np.log(prior), (len(devices), 1))
     for recorded in runs:
         form = public_schedule(recorded).randomized_form
         table = form.table(settings_of(recorded.config).epsilon)
-        bodies, _ = told(recorded.tape, "strict/symbol", recorded.graph.devices)
+        bodies, _ = sent_messages(recorded.tape, "strict/symbol", recorded.graph.devices)
         score += np.log(table[:, form.values(bodies[devices])]).T
     guess: Ints = score.argmax(axis=1)
     return guess
 
 
 def new_device_row(scene: Scene) -> AuditRow:
-    """Bits in what the neighbours of one new device sent it, beyond the first time."""
+    """Return the bits in what the neighbours of one new device sent it after the first time."""
     recorded = scene.recorded("classify")
     sent = [new_device_messages(recorded) for _ in range(PREDICTIONS)]
     _, counts = np.unique(np.array(sent, "S"), return_counts=True)
     shares = counts / counts.sum()
-    return AuditRow(
-        attack=REPEATED_RELEASES_ATTACK.name,
-        adversary="a new device, predicted many times",
-        about=f"entropy of what its neighbours sent in {PREDICTIONS} predictions",
-        measure="bits",
-        estimate=Exactly(max(0.0, float(-(shares * np.log2(shares)).sum())), PREDICTIONS),
-        bound=0.0,
-        bound_is="neighbours send what they sent in the run (docs/strict.md, New devices)",
+    return REPEATED_RELEASES_ATTACK.row(
+        "a new device, predicted many times",
+        f"entropy of what its neighbours sent in {PREDICTIONS} predictions",
+        "bits",
+        Exactly(max(0.0, float(-(shares * np.log2(shares)).sum())), PREDICTIONS),
+        bound=(0.0, "neighbours send what they sent in the run (docs/strict.md, New devices)"),
     )
 
 
 def new_device_messages(recorded: Recorded) -> str:
-    """All that the neighbours of a new device send it in one prediction, as text."""
+    """Return all that the neighbours of a new device send it in one prediction, as text."""
     graph, run = recorded.graph, recorded.run
     features = features_of(graph)[[0]]
     row = np.asarray(features.toarray() if hasattr(features, "toarray") else features)[0]
@@ -172,7 +169,7 @@ def new_device_messages(recorded: Recorded) -> str:
 
 
 def _to(tape: Tape, device: int) -> str:
-    """What one device received, topic by topic."""
+    """Return what one device received, topic by topic."""
     received = []
     for one in tape.passed:
         batch = one.batch.take(np.flatnonzero(one.batch.receiver == device))

@@ -1,4 +1,4 @@
-"""What other data would have added to the sums of a recorded strict run of `classify`.
+"""Replay of a recorded strict run of `classify`: what other data would have added to its sums.
 
 The trainer runs again, and is given the sums, randomized labels and propagated labels of the
 recording in place of its own. Given these, a device's vectors depend on its own data only: so one
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.audit.harness import Recorded, opened_on, told
+from lumos.audit.harness import Recorded, opened_on, sent_messages
 from lumos.audit.table import Proportion
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import Endpoint, Program, idle_program
@@ -42,23 +42,25 @@ EXACT = 1e-6
 
 
 class Seen(NamedTuple):
-    """What passed in a run: sums that everybody received, and what neighbours received."""
+    """Messages of a run: sums that everybody received, and what neighbours received."""
 
     totals: Sequence[Doubles]
     """In the order of the sums."""
     randomized_labels: Ints
-    """[devices] -1 where a device told nobody a randomized label."""
+    """[devices] -1 where a device sent no randomized label."""
     propagated_labels: Sequence[Bytes]
     """For each propagated label [devices, bytes]."""
 
 
 def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
-    """What passed on the last transport of a tape."""
-    bodies, senders = told(tape, "strict/symbol", devices)
+    """Return what passed on the last transport of a tape."""
+    bodies, senders = sent_messages(tape, "strict/symbol", devices)
     randomized_labels = np.full(devices, -1)
     randomized_labels[senders] = schedule.randomized_form.values(bodies[senders])
     numbers = range(schedule.strict.propagated_labels)
-    propagated_labels = [told(tape, "strict/opinion", devices, number)[0] for number in numbers]
+    propagated_labels = [
+        sent_messages(tape, "strict/opinion", devices, number)[0] for number in numbers
+    ]
     return Seen(
         opened_on(tape, FixedPoint.of(schedule.config.updates, devices)),
         randomized_labels,
@@ -67,7 +69,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
 
 
 class Summands(NamedTuple):
-    """What devices added to one sum; all others added nothing."""
+    """Vectors that devices added to one sum; all others added nothing."""
 
     stage: str
     devices: Ints
@@ -76,7 +78,7 @@ class Summands(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transcript:
-    """A run: what passed in it, and what each device added to it with some data."""
+    """A run: its messages, and what each device added to its sums with some data."""
 
     graph: Graph = field(repr=False)
     roles: Ints = field(repr=False)
@@ -86,15 +88,15 @@ class Transcript:
     parts: list[Summands] = field(repr=False)
     """In the order of the sums."""
     sums: list[Doubles] = field(repr=False)
-    """Of all devices' vectors, without noise."""
+    """Sums of all devices' vectors, without noise."""
     noises: list[Noise | None] = field(repr=False)
     evidence: list[Doubles] = field(repr=False)
-    """[devices, k] what each propagated label was made of."""
+    """[devices, k] the evidence behind each propagated label."""
     rows: Any = field(repr=False)
     """[devices, d] features as the encoder uses them, weighted by the counts."""
 
     def noise_of(self, number: int) -> Doubles:
-        """The noise in a sum, as whoever knows all vectors can tell it."""
+        """Return the noise in a sum, which whoever knows all vectors can compute."""
         return self.seen.totals[number] - self.sums[number]
 
 
@@ -110,7 +112,7 @@ class GivenSums(NoisySums):
         self.noises: list[Noise | None] = []
 
     def setup(self) -> Program[None]:
-        """Nobody has to agree on anything."""
+        """Do nothing: nobody has to agree on anything."""
         yield from ()
 
     def sum(
@@ -120,7 +122,7 @@ class GivenSums(NoisySums):
         step: int,
         drop_stage: npt.NDArray[np.int8] | None = None,
     ) -> Program[Doubles]:
-        """The next total, whatever the devices add."""
+        """Return the next total, whatever the devices add."""
         yield from ()
         self.added.append(update(False))
         self.noises.append(noise)
@@ -148,13 +150,13 @@ class ReplayedClassifier(StrictClassifier):
         self.evidence: list[Doubles] = []
 
     def whole(self) -> Program[None]:
-        """All parts of a run."""
+        """Run all parts of a training."""
         yield from self.setup()
         yield from self.epochs(0, self.schedule.config.train.epochs)
         yield from self.finish()
 
     def weighted_rows(self) -> Any:
-        """[devices, d] features as the encoder uses them."""
+        """Return [devices, d] features as the encoder uses them."""
         return self.encoder.rows
 
     def tell_propagated_label(self, number: int) -> Program[None]:
@@ -172,7 +174,7 @@ class ReplayedClassifier(StrictClassifier):
 
 
 def replay_of(recorded: Recorded) -> Transcript:
-    """The run itself: what its devices added to its sums.
+    """Replay the run itself: what its devices added to its sums.
 
     Labels are drawn again, with the devices' randomness: those of the run, if it was simulated.
     """
@@ -181,7 +183,7 @@ def replay_of(recorded: Recorded) -> Transcript:
 
 
 def replay_run(graph: Graph, roles: Ints, config: Config, seed: int, tape: Tape) -> Transcript:
-    """The same of a run that was made without `lumos.train`."""
+    """Replay a run that was made without `lumos.train`."""
     problem = Problem.of(
         graph=graph,
         keep=np.zeros(len(graph.neighbours), np.bool_),
@@ -202,7 +204,7 @@ def replay_run(graph: Graph, roles: Ints, config: Config, seed: int, tape: Tape)
 def replay(
     run: Transcript, *, graph: Graph | None = None, labels: NoisyLabels | None = None
 ) -> Transcript:
-    """What devices with other data would have added to the same sums.
+    """Return what devices with other data would have added to the same sums.
 
     Args:
         graph: with other features or edges.
@@ -242,7 +244,7 @@ def _replayed(
 
 
 def changed(graph: Graph, *, features: Any = None, labels: Any = None, edges: Any = None) -> Graph:
-    """The same graph with other data."""
+    """Return the same graph with other data."""
     return Graph.from_edges(
         graph.edge_list() if edges is None else edges,
         devices=graph.devices,
@@ -253,7 +255,7 @@ def changed(graph: Graph, *, features: Any = None, labels: Any = None, edges: An
 
 
 def moved(one: Transcript, two: Transcript, pairs: Ints | None = None) -> Doubles:
-    """[devices or pairs] μ of all sums for the question whether `one` or `two` was there.
+    """Return [devices or pairs] μ of all sums for the question whether `one` or `two` was there.
 
     Args:
         pairs: [pairs, 2] devices that change together; by default each changes alone.
@@ -265,7 +267,7 @@ def moved(one: Transcript, two: Transcript, pairs: Ints | None = None) -> Double
 
 
 def log_likelihood(run: Transcript, other: Transcript, pairs: Ints | None = None) -> Doubles:
-    """[devices or pairs] of all opened sums, if these alone had added what they add in `other`.
+    """Return [devices or pairs] log-likelihoods of all opened sums, if each alone were of `other`.
 
     Relative to `run`, which has 0: with noise z of the sums and the change c of a vector the
     logarithm is (|z|² - |z + c|²)/(2σ²).
@@ -280,7 +282,7 @@ def log_likelihood(run: Transcript, other: Transcript, pairs: Ints | None = None
 def _changes(
     one: Transcript, two: Transcript, pairs: Ints | None
 ) -> Iterator[tuple[Doubles, Doubles, Noise | None]]:
-    """For each sum: |c|² and ⟨z, c⟩ of c = one - two, and the noise that z was drawn from."""
+    """Yield for each sum |c|² and ⟨z, c⟩ of c = one - two, and the noise that z was drawn from."""
     devices = len(one.roles)
     for number, (first, second) in enumerate(zip(one.parts, two.parts, strict=True)):
         rest = one.noise_of(number)
@@ -301,7 +303,7 @@ def _changes(
 
 
 def _equal(one: Doubles | OuterVectors, two: Doubles | OuterVectors) -> bool:
-    """Whether outer products are the same; those of no edge are, and they are wide."""
+    """Return whether outer products are the same; those of no edge are, and they are wide."""
     if not isinstance(one, OuterVectors) or not isinstance(two, OuterVectors):
         return False
     difference: Any = one.rows - two.rows
@@ -317,7 +319,7 @@ def _written_out(vectors: Doubles | OuterVectors) -> Doubles:
 
 
 def independent_cases(one: Transcript, two: Transcript, cases: Ints) -> int:
-    """How many independent cases these are worth: all share the noise of one run.
+    """Return the number of independent cases that these are worth: all share one run's noise.
 
     The noise that decides a case is that along its change c, in units of the noise. Cases u, w have
     the correlation of their c; the variance of a mean over n cases grows by the factor n |Σ ĉ|²/n²,
@@ -346,7 +348,7 @@ def independent_cases(one: Transcript, two: Transcript, cases: Ints) -> int:
 
 
 def _weighted(vectors: Doubles | OuterVectors, weights: Doubles) -> Doubles:
-    """The sum of all vectors, each times a weight."""
+    """Return the sum of all vectors, each times a weight."""
     if not isinstance(vectors, OuterVectors):
         return weights @ vectors
     table = np.asarray(vectors.rows.T @ (vectors.slope * weights[:, None]))
@@ -354,11 +356,11 @@ def _weighted(vectors: Doubles | OuterVectors, weights: Doubles) -> Doubles:
 
 
 def share_of(right: Flags, cases: int) -> Proportion:
-    """How often a guess was right, as a share of so many independent cases."""
+    """Return the share of right guesses, over a number of independent cases."""
     return Proportion(float(right.mean()) * cases, cases)
 
 
 def mu_of(run: Transcript, question: str) -> Doubles:
-    """[devices] the account's μ, by role."""
+    """Return [devices] the account's μ, by role."""
     mu = {role: run.schedule.mu(question, role) for role in Role}
     return np.array([mu[Role(role)] for role in run.roles])

@@ -1,10 +1,10 @@
-"""A canary at the clip in real masked sums: does their noise hide it as the account says?
+"""Real masked sums: a canary that their noise must hide, and colluders who choose themselves.
 
-Federations of real devices with real shares (`aggregate='secure'`): every device draws its share of
-noise, and vectors are masked, opened and added up as in a run, by the noise of a run's schedule. As
-many devices as it tolerates collude, and as many fall silent after they shared their masks. The
-adversary is the coordinator with the colluders: it sees the opened sums and subtracts the
-colluders' shares of noise. It knows who the canary is and both candidates, and everything else:
+**Canary.** Federations of real devices with real shares (`aggregate='secure'`): every device draws
+its share of noise, and vectors are masked, opened and added up as in a run, by the noise of a run's
+schedule. As many devices as it tolerates collude, and as many fall silent after they shared their
+masks. The adversary is the coordinator with the colluders: it sees the opened sums and subtracts
+the colluders' shares of noise. It knows who the canary is and both candidates, and everything else:
 all other devices add zero.
 
 Two questions, those of the table: the canary's vectors or zeros (*membership*), and its vectors or
@@ -17,6 +17,15 @@ its own under the same public seed, and subtracts the noise that it saw there.
 
 μ̂ is the difference of both means by the deviation; its bound is the account's μ. Sums of products
 enter as plain sums with their noise: their shares of noise are drawn in the same way.
+
+**Colluders.** Whoever knows the mask graph before enrolment picks the mask neighbours of one
+device. t of them hold t shares of both of its secrets, and with the coordinator's copy of its
+message they have its vector (`recovered_vector`). A coordinator that lies needs 2t - k of them.
+With the draw of `lumos.secagg.mask_graph` a coalition is chosen before the graph, and `surrounded`
+and `parted` happen with the probabilities of `lumos.secagg.parameters` only. The audit makes two
+draws by the real protocol, with randomness from the operating system, and reads from its messages
+who agreed on a key with whom. For every device the attacker picks t mask neighbours that it had in
+the first draw, or as many as may collude, and is given those that it has in the second.
 """
 
 import math
@@ -71,27 +80,27 @@ class CanarySum(NamedTuple):
 
     noise: Noise
     norm: float
-    """Of the canary's vector."""
+    """Norm of the canary's vector."""
     change: float
-    """To the vector in its place."""
+    """Distance to the vector in its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryQuestion:
-    """What is asked about the canary, and where the answer is guaranteed."""
+    """A question about the canary, and the cell that guarantees the answer."""
 
     about: str
     sums: list[CanarySum]
     mu: float
-    """The account's."""
+    """The account's μ."""
     row: str
-    """Of the table of guarantees: how it begins."""
+    """Beginning of the row in the table of guarantees."""
     column: str
     task: str
 
 
 def attack_canary(scene: Scene) -> Iterator[AuditRow]:
-    """All questions whose sums carry noise."""
+    """Yield rows for all questions whose sums carry noise."""
     for task in scene.tasks:
         config = scene.config(task, aggregate="secure", randomness="system", book=None)
         if settings_of(config).protect != "noise":
@@ -109,7 +118,7 @@ def attack_canary(scene: Scene) -> Iterator[AuditRow]:
 
 
 def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterator[AuditRow]:
-    """μ̂ beside the account, and the ε that is certified beside the printed one."""
+    """Yield μ̂ beside the account, and the certified ε beside the printed one."""
     yield mu_row(question, found)
     cell = printed(scene.recorded(question.task).run, question.row, question.column)
     if cell is not None:
@@ -124,16 +133,16 @@ def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterato
 
 
 def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> AuditRow:
-    """μ̂ beside the account."""
-    return AuditRow(
-        attack=CANARY_ATTACK.name,
-        adversary="the coordinator with colluders" if found.colluding else "the coordinator",
-        about=f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
-        + f", {how}" * bool(how),
-        measure="μ",
-        estimate=found.mu(),
-        bound=question.mu,
-        bound_is="the account of the sums",
+    """Return μ̂ beside the account."""
+    return CANARY_ATTACK.row(
+        "the coordinator with colluders" if found.colluding else "the coordinator",
+        (
+            f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
+            + f", {how}" * bool(how)
+        ),
+        "μ",
+        found.mu(),
+        bound=(question.mu, "the account of the sums"),
         knows_mechanism=True,
         note=f"{question.sums[0].noise.devices} devices, {found.colluding} collude, "
         f"{found.absent} are absent, real shares",
@@ -141,7 +150,7 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
 
 
 def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
-    """Those of the table of guarantees of a task."""
+    """Yield the questions of the table of guarantees of a task."""
     form = feature_form(facts_of(graph), settings_of(config))
     if config.train.task == "link":
         links = LinkSchedule(config=config, devices=devices, **form)
@@ -198,12 +207,12 @@ class CanaryTest:
 
     statistic: Doubles = field(repr=False)
     there: Flags = field(repr=False)
-    """Whether it was the canary's own vector."""
+    """[trials] True where it was the canary's own vector."""
     colluding: int
     absent: int
 
     def mu(self) -> Mean:
-        """μ̂ = difference of both means / deviation."""
+        """Return μ̂ = difference of both means / deviation."""
         one, other = self.statistic[self.there], self.statistic[~self.there]
         n, m = len(one), len(other)
         variance = (one.var(ddof=1) * (n - 1) + other.var(ddof=1) * (m - 1)) / (n + m - 2)
@@ -212,10 +221,10 @@ class CanaryTest:
         return Mean(mu, math.sqrt(1 / n + 1 / m + mu**2 / (2 * (n + m))), n + m)
 
     def certified(self, mu: float, delta: float) -> CertifiedEpsilon:
-        """By the threshold that guarantees most for this μ; the data have no part in it.
+        """Return ε by the threshold that certifies most for this μ, whatever the data are.
 
-        Of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1. The threshold is
-        below μ, so that less noise than there should be certifies more.
+        The statistic is that of `CanaryView.by_account`: its means are 0 and μ, its deviation is 1.
+        The threshold is below μ, so that less noise than there should be certifies more.
         """
         n, m = int(self.there.sum()), int((~self.there).sum())
 
@@ -233,7 +242,7 @@ class CanaryTest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CanaryView:
-    """What the adversary sees, in deviations that the account assumes for each sum."""
+    """View of the adversary, in deviations that the account assumes for each sum."""
 
     seen: Doubles = field(repr=False)
     """[sums, trials] 0 in the mean where the other vector is there."""
@@ -244,11 +253,11 @@ class CanaryView:
     absent: int
 
     def by_account(self) -> CanaryTest:
-        """The likelihood ratio for noise as the account assumes it."""
+        """Return the likelihood ratio for noise as the account assumes it."""
         return self._weighted(self.change / float(np.linalg.norm(self.change)), 0)
 
     def by_learnt_weights(self) -> CanaryTest:
-        """The best weights for the noise found in half of the trials, evaluated on the rest."""
+        """Learn the best weights for the noise of half of the trials, and evaluate the rest."""
         half = len(self.there) // 2
         noise = self.seen[:, :half] - self.change[:, None] * self.there[:half]
         # Noise that was used twice makes it singular: far above what rounding makes of it.
@@ -315,7 +324,7 @@ def seen_by(
 
 
 def _vectors(devices: int, canary: Ints, values: Doubles) -> Doubles:
-    """[devices, trials] zeros, and the canary's number in each trial."""
+    """Return [devices, trials] zeros, and the canary's number in each trial."""
     vectors = np.zeros((devices, len(values)))
     vectors[canary, np.arange(len(values))] = values
     return vectors
@@ -329,7 +338,7 @@ def add_up(
     colluding: Ints,
     absent: Ints,
 ) -> tuple[list[Doubles], list[Doubles]]:
-    """What the coordinator opens, sum by sum, and the shares of noise that colluders know.
+    """Return what the coordinator opens, sum by sum, and the noise that colluders know.
 
     Args:
         vectors: for a sum, [devices, width].
@@ -378,29 +387,18 @@ CANARY_ATTACK = Attack(
 )
 
 
-# Colluders who choose themselves: what they open of a mask graph that they know, or do not know.
-#
-# Whoever knows the mask graph before enrolment picks the mask neighbours of one device. t of them
-# hold t shares of both of its secrets, and with the coordinator's copy of its message they have its
-# vector (`recovered_vector`). A coordinator that lies needs 2t - k of them. With the draw of
-# `lumos.secagg.mask_graph` a coalition is chosen before the graph, and `surrounded` and `parted`
-# happen with the probabilities of `lumos.secagg.parameters` only.
-#
-# The audit holds two draws by the real protocol, with randomness from the operating system, and
-# reads who agreed on a key with whom from its messages. For every device the attacker picks t mask
-# neighbours that it had in the first draw, or as many as may collude, and is given those that it
-# has in the second.
+# Colluders who choose themselves.
 
 
 def coalition_around(graph: MaskGraph, victim: int, size: int) -> Flags:
-    """[devices] who colludes: so many mask neighbours of one device, chosen by the graph."""
+    """Return [devices] who colludes: `size` mask neighbours of one device, chosen by the graph."""
     colluding = np.zeros(graph.total, np.bool_)
     colluding[graph.of(np.array([victim]))[0, :size]] = True
     return colluding
 
 
 def surrounded(graph: MaskGraph, needed: int, colluding: Flags) -> Flags:
-    """[devices] whose vectors a coalition opens.
+    """Return [devices] whose vectors a coalition opens.
 
     Args:
         needed: colluding neighbours that it takes: t with a coordinator that follows the protocol,
@@ -410,7 +408,7 @@ def surrounded(graph: MaskGraph, needed: int, colluding: Flags) -> Flags:
 
 
 def opened_alone(graph: MaskGraph, threshold: int, colluding: Flags, wanted: Flags) -> Flags:
-    """[devices] the largest group of honest devices within `wanted` that can be opened alone.
+    """Return [devices] the largest honest group within `wanted` that can be opened alone.
 
     A lying coordinator leaves all others out; a device opens a sum if t of its neighbours are in
     it, and colluders say that they are.
@@ -424,7 +422,7 @@ def opened_alone(graph: MaskGraph, threshold: int, colluding: Flags, wanted: Fla
 
 
 def parted(graph: MaskGraph, threshold: int, colluding: Flags) -> bool:
-    """Whether two windows of h places, without a common place, have t - h colluders each.
+    """Return whether two disjoint windows of h places have t - h colluders each.
 
     Without them no group that is opened alone leaves out two runs of h neighbouring places, nor one
     run of k.
@@ -451,7 +449,7 @@ def recovered_vector(
     slots: Ints,
     values: shares.Elements,
 ) -> Doubles:
-    """The vector of one device, if the values are t or more and all its neighbours are in the sum.
+    """Return the vector of one device, from t values or more, if all its neighbours take part.
 
     Args:
         of: the sum.
@@ -485,12 +483,12 @@ def recovered_vector(
     return fixed.decode(fixed.unpack(fixed.pack(words))[0])
 
 
-MOST = 1000
-"""Devices of the drawn federation."""
+MAX_DEVICES = 1000
+"""Devices of the drawn federation, at most."""
 
 
 def agreed_pairs(devices: int, settings: AggregateSettings) -> Flags:
-    """[devices, devices] who sent whom a key in the setup of a run, from its messages."""
+    """Return [devices, devices] who sent whom a key in the setup of a run."""
     nobody = Graph.from_edges(np.empty((0, 2), np.int64), devices=devices)
     shards = cut(nobody, 1, 0, "system")
     with recording(lambda topic, batch: None) as tape:
@@ -506,16 +504,16 @@ def agreed_pairs(devices: int, settings: AggregateSettings) -> Flags:
 
 
 def caught(before: Flags, after: Flags, many: int) -> Ints:
-    """[devices] how many of so many, chosen by one draw, are mask neighbours in another."""
+    """Return [devices] how many of `many` neighbours by one draw are neighbours in another."""
     chosen = before & (np.cumsum(before, axis=1) <= many)
     found: Ints = np.count_nonzero(chosen & after, axis=1)
     return found
 
 
 def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
-    """Two draws, and the computed failure bound of the audited federation."""
+    """Yield rows for two draws, and the computed failure bound of the audited federation."""
     settings = scene.config(scene.tasks[0]).updates
-    devices = min(MOST, scene.graph.devices)
+    devices = min(MAX_DEVICES, scene.graph.devices)
     parameters = mask_parameters(settings, devices)
     scene.say(f"drawing mask graphs of {devices:,} devices")
     before, after = (agreed_pairs(devices, settings) for _ in range(2))
@@ -523,30 +521,32 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     chosen = min(parameters.threshold, tolerated)  # nothing is guaranteed against more
     held = caught(before, after, chosen)
     needed = 2 * parameters.threshold - parameters.neighbours
-    yield AuditRow(
-        attack=CHOSEN_COLLUDERS_ATTACK.name,
-        adversary="the coordinator with chosen devices",
-        about=f"devices whose vector {chosen} colluders open, chosen for each device "
-        "by everything before the draw",
-        measure="devices",
-        estimate=Exactly(float((held >= needed).sum()), devices),
-        bound=0.0 if parameters.neighbours < devices - 1 else None,
-        bound_is="10 % may collude, chosen before the draw (docs/privacy.md)",
+    yield CHOSEN_COLLUDERS_ATTACK.row(
+        "the coordinator with chosen devices",
+        (
+            f"devices whose vector {chosen} colluders open, chosen for each device "
+            "by everything before the draw"
+        ),
+        "devices",
+        Exactly(float((held >= needed).sum()), devices),
+        bound=(0.0, "10 % may collude, chosen before the draw (docs/privacy.md)")
+        if parameters.neighbours < devices - 1
+        else None,
         knows_mechanism=True,
         note=f"at most {held.max()} of them are mask neighbours of their device; a coordinator "
         f"that lies needs {needed}",
     )
     whole = mask_parameters(settings, scene.graph.devices)
     failure = DRAWS * (whole.surrounded + whole.parted)
-    yield AuditRow(
-        attack=CHOSEN_COLLUDERS_ATTACK.name,
-        adversary="the coordinator with chosen devices",
-        about=f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
-        f"draw, open some vector: computed probability, in 2^-{settings.security_bits}",
-        measure="probability",
-        estimate=Exactly(failure * 2.0**settings.security_bits),
-        bound=1.0,
-        bound_is=f"2^-{settings.security_bits} over a run (lumos.secagg.parameters)",
+    yield CHOSEN_COLLUDERS_ATTACK.row(
+        "the coordinator with chosen devices",
+        (
+            f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
+            f"draw, open some vector: computed probability, in 2^-{settings.security_bits}"
+        ),
+        "probability",
+        Exactly(failure * 2.0**settings.security_bits),
+        bound=(1.0, f"2^-{settings.security_bits} over a run (lumos.secagg.parameters)"),
     )
 
 

@@ -1,28 +1,33 @@
-"""What whoever carries the messages learns without reading one: from senders, receivers, sizes,
-counts and rounds.
+"""Traffic: what it tells whoever delivers the messages, and whether the ledger counts all of it.
 
-A broker knows the program, so it knows which round belongs to which topic. Two devices that ever
+**Broker.** It delivers messages without reading one, and sees senders, receivers, sizes, counts and
+rounds. It knows the program, and so which round belongs to which topic. Two devices that ever
 exchange a message on a topic between neighbours are neighbours: nothing hides that (privacy.md).
 About content it must learn nothing from traffic: the same federation is run with features and
 labels dealt out anew among devices of the same role, and its traffic compared. Links draw partners
 at random and size their scores by opened sums, so two runs differ; there sizes are compared within
 each round only: all messages of a topic have one size.
+
+**Ledger.** The tape counts where messages are delivered, the ledger where endpoints let them
+through; neither sees the other. On topics of ideal backends real traffic is what the ledger calls
+clear traffic. A run has two transports with a ledger each: that on which trees are balanced, and
+its own.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from lumos.audit.attacks import Attack
 from lumos.audit.harness import Recorded, Scene
-from lumos.audit.readers import ridge_scores
-from lumos.audit.table import Area, AuditRow, Exactly, Proportion
+from lumos.audit.readers import area, ridge_scores
+from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Proportion
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.exchange.tape import Tape, TopicTraffic
 from lumos.graph import Graph
-from lumos.training.metrics import auc
 from lumos.training.problem import features_of
 from lumos.typing import Doubles, Flags, Ints
 
@@ -38,7 +43,7 @@ AMONG_NEIGHBOURS = (
 
 
 def attack_broker(scene: Scene) -> Iterator[AuditRow]:
-    """By the traffic of each task."""
+    """Yield what the traffic of each task tells."""
     for task in scene.tasks:
         recorded = scene.recorded(task)
         guessed = talkers(recorded)
@@ -62,8 +67,10 @@ def attack_broker(scene: Scene) -> Iterator[AuditRow]:
             "degree of a device",
             "accuracy",
             Proportion(right, recorded.graph.devices),
-            chance=float(np.bincount(recorded.graph.degrees).max() / recorded.graph.devices),
-            chance_is="the most frequent degree",
+            chance=(
+                float(np.bincount(recorded.graph.degrees).max() / recorded.graph.devices),
+                "the most frequent degree",
+            ),
         )
         if any(one.topic.name == "train/leaf" for one in recorded.tape.traffic):
             yield _row(task, "which end of an edge carries it", "accuracy", edge_owners(recorded))
@@ -71,7 +78,7 @@ def attack_broker(scene: Scene) -> Iterator[AuditRow]:
 
 
 def talkers(recorded: Recorded) -> Ints:
-    """[pairs] u · devices + v, u < v, of all who exchange a message among neighbours."""
+    """Return [pairs] u · devices + v, u < v, of all who exchange a message among neighbours."""
     places, devices = recorded.graph.devices + 1, recorded.graph.devices
     found = [np.empty(0, np.int64)]
     for one in _of_run(recorded.tape):
@@ -83,7 +90,7 @@ def talkers(recorded: Recorded) -> Ints:
 
 
 def edge_owners(recorded: Recorded) -> Proportion:
-    """Of all slots (device, neighbour): is a leaf sent just where the device carries the edge?"""
+    """Return the share of slots in which a leaf is sent just where the device owns the edge."""
     graph, places = recorded.graph, recorded.graph.devices + 1
     owner = np.repeat(np.arange(graph.devices), graph.degrees)
     (leaf,) = (one for one in _of_run(recorded.tape) if one.topic.name == "train/leaf")
@@ -92,12 +99,12 @@ def edge_owners(recorded: Recorded) -> Proportion:
 
 
 def uneven_topics(tape: Tape) -> list[str]:
-    """Topics on which messages of one round differ in size; those of ideal backends not counted."""
+    """Return the topics, without ideal backends, whose messages of one round differ in size."""
     return sorted({one.topic.name for one in _of_run(tape) if one.uneven and not one.clear})
 
 
 def dealt_anew(graph: Graph, roles: Ints, seed: int = 0) -> Graph:
-    """The same devices and edges, with records dealt out anew among devices of the same role."""
+    """Return the same devices and edges, with records dealt out anew within each role."""
     rng, order = np.random.default_rng(seed), np.arange(graph.devices)
     for role in np.unique(roles):
         here = np.flatnonzero(roles == role)
@@ -107,9 +114,9 @@ def dealt_anew(graph: Graph, roles: Ints, seed: int = 0) -> Graph:
 
 
 def changed_messages(one: Tape, other: Tape) -> int:
-    """Σ over topics of how far counts and bytes of devices, pairs, sizes and rounds differ.
+    """Return the differences in counts, bytes, pairs, sizes and rounds, summed over topics.
 
-    Masked sums draw their partners at random: of them, only sizes are compared.
+    Masked sums draw their partners at random: only their sizes are compared.
     """
     nothing = TopicTraffic.none
     first, second = ({t.topic.name: t for t in _of_run(tape)} for tape in (one, other))
@@ -135,7 +142,7 @@ def changed_messages(one: Tape, other: Tape) -> int:
 
 
 def _content(task: str, scene: Scene, recorded: Recorded) -> Iterator[AuditRow]:
-    """Whether traffic tells anything about features and labels."""
+    """Yield what traffic tells about features and labels."""
     open_ = Door.OPEN in recorded.config.profile.doors
     uneven = uneven_topics(recorded.tape)
     yield _row(
@@ -143,12 +150,11 @@ def _content(task: str, scene: Scene, recorded: Recorded) -> Iterator[AuditRow]:
         "topics whose messages of one round differ in size",
         "topics",
         Exactly(float(len(uneven)), len({one.topic.name for one in _of_run(recorded.tape)})),
-        bound=None if open_ else 0.0,
-        bound_is="" if open_ else "sizes follow from public numbers (docs/privacy.md)",
+        bound=None if open_ else (0.0, "sizes follow from public numbers (docs/privacy.md)"),
         note=", ".join(uneven),
     )
     if not open_ and task == "classify":
-        scene.say("another attack_broker with records dealt out anew")
+        scene.say("another run with records dealt out anew")
         other = scene.record(
             dealt_anew(scene.graph, recorded.roles, scene.seed),
             task,
@@ -161,8 +167,7 @@ def _content(task: str, scene: Scene, recorded: Recorded) -> Iterator[AuditRow]:
             "counts, bytes, pairs and rounds that change when all records are dealt out anew",
             "messages",
             Exactly(float(changed_messages(recorded.tape, other.tape)), recorded.graph.devices),
-            bound=0.0,
-            bound_is="traffic tells edges and roles, nothing else (docs/privacy.md)",
+            bound=(0.0, "traffic tells edges and roles, nothing else (docs/privacy.md)"),
         )
     labels = recorded.graph.labels
     if labels is not None:
@@ -170,7 +175,7 @@ def _content(task: str, scene: Scene, recorded: Recorded) -> Iterator[AuditRow]:
 
 
 def _label_row(task: str, recorded: Recorded, labels: Ints) -> Iterator[AuditRow]:
-    """The most frequent label against all others, from all counts, beside the degree alone."""
+    """Yield the most frequent label against all others, from all counts, beside the degree."""
     here = np.flatnonzero(labels >= 0)
     wanted = (labels == np.bincount(labels[here]).argmax())[here]
     known = np.random.default_rng(0).random(len(here)) < 0.5
@@ -182,14 +187,13 @@ def _label_row(task: str, recorded: Recorded, labels: Ints) -> Iterator[AuditRow
         "whether a device has the most frequent label, from counts and bytes on all topics",
         "AUC",
         found,
-        chance=alone.auc,
-        chance_is="its degree alone",
+        chance=(alone.auc, "its degree alone"),
         note="a linear reader, fitted on one half of all devices",
     )
 
 
 def traffic_columns(tape: Tape) -> Doubles:
-    """[devices, …] logarithms of messages and bytes by topic, sent and received."""
+    """Return [devices, …] logarithms of messages and bytes by topic, sent and received."""
     columns = [
         np.log1p(counts[:-1].astype(np.float64))
         for one in _of_run(tape)
@@ -205,59 +209,42 @@ def _bent(columns: Doubles) -> Doubles:
 
 def _area(columns: Doubles, wanted: Flags, known: Flags) -> Area:
     scores = ridge_scores(columns, wanted[:, None].astype(np.float64), known)[:, 0]
-    truth = wanted[~known]
-    return Area(auc(scores[truth], scores[~truth]), int(truth.sum()), int((~truth).sum()))
+    return area(scores, wanted[~known])
 
 
 def _of_run(tape: Tape) -> list[TopicTraffic]:
-    """Of the run itself, without trees."""
+    """Return the traffic of the run itself, without trees."""
     return [one for one in tape.traffic if one.exchange == tape.last]
 
 
-def _row(
-    task: str, about: str, measure: str, estimate: Proportion | Area | Exactly, **more: object
-) -> AuditRow:
-    return AuditRow(
-        attack=BROKER_ATTACK.name,
-        adversary=BROKER,
-        about=f"{task}: {about}",
-        measure=measure,
-        estimate=estimate,
-        **more,  # type: ignore[arg-type]
-    )
+def _row(task: str, about: str, measure: str, estimate: Estimate, **more: Any) -> AuditRow:
+    return BROKER_ATTACK.row(BROKER, f"{task}: {about}", measure, estimate, **more)
 
 
 BROKER_ATTACK = Attack(
-    name="broker", title="what traffic tells whoever carries it", run=attack_broker
+    name="broker", title="what traffic tells whoever delivers it", run=attack_broker
 )
 
 
-# Bytes on the transport against bytes in the ledger: does anything pass uncounted?
-#
-# The tape counts where messages are delivered, the ledger where endpoints let them through; neither
-# sees the other. On topics of ideal backends real traffic is what the ledger calls clear traffic. A
-# run has two edge_owners with a ledger each: that on which trees are balanced, and its own.
-
-
 def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
-    """Every device's bytes, of every recorded task and on both edge_owners."""
+    """Compare every device's bytes, of every recorded task and on both transports."""
     for task in scene.tasks:
         recorded = scene.recorded(task)
         for what, wrong in uncounted_bytes(recorded).items():
-            yield AuditRow(
-                attack=LEDGER_CONFORMANCE_ATTACK.name,
-                adversary="the operator",
-                about=f"{task}, {what}: bytes that some device sent or received, and the ledger "
-                "did not count",
-                measure="bytes",
-                estimate=Exactly(float(wrong), recorded.graph.devices),
-                bound=0.0,
-                bound_is="every message is checked and counted (docs/privacy.md)",
+            yield LEDGER_CONFORMANCE_ATTACK.row(
+                "the operator",
+                (
+                    f"{task}, {what}: bytes that some device sent or received, and the ledger "
+                    "did not count"
+                ),
+                "bytes",
+                Exactly(float(wrong), recorded.graph.devices),
+                bound=(0.0, "every message is checked and counted (docs/privacy.md)"),
             )
 
 
 def uncounted_bytes(recorded: Recorded) -> dict[str, int]:
-    """By transport: of the run itself, and of its trees if anything passed while they were made.
+    """Return uncounted bytes of the run itself, and of its trees if they needed messages.
 
     A recorded run has no other variant: its trees' transport is the one before the last.
     """
@@ -269,7 +256,7 @@ def uncounted_bytes(recorded: Recorded) -> dict[str, int]:
 
 
 def difference(tape: Tape, exchange: int, ledger: LedgerReport) -> int:
-    """Σ over devices, directions and topics of |delivered - booked| bytes.
+    """Return Σ over devices, directions and topics of |delivered - counted| bytes.
 
     Per device the ledger of a run with ideal backends has the cost of the secure protocol; there
     the bytes of real topics are compared topic by topic only.

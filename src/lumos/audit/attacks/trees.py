@@ -1,8 +1,18 @@
-"""What each device saw of each neighbour while the trees were balanced, as numbers to learn from.
+"""Degree and workload of a device from what it sent while the trees were balanced.
 
-Everything comes from a tape and from the answers that comparisons gave to the attacker's own end.
-Messages of a comparison itself tell no more than its answer, in either backend, and masked numbers
-are uniform: both are left out. Nothing here reads the state of a program.
+**Adversaries.** *One neighbour* has all that passed between it and the victim, and the answers of
+their comparisons; *pooled neighbours* put what they have together, all of the victim's neighbours
+without knowing that they are all (if they knew, they would count themselves: that is the degree,
+and the edges that they do not own are the workload); *the coordinator* has what it was sent.
+Attackers learn on one half of the devices, whose degree and workload they know, and are evaluated
+on the other half. A network gives a distribution over degrees and one over workloads; each question
+is answered by the guess that is right with the largest probability. Networks are no bound: a better
+one may find more. Beside them stands an exact reading: the values of round(ln degree) that the
+answers of pooled neighbours leave possible.
+
+**Views.** Everything comes from a tape and from the answers that comparisons gave to the attacker's
+own end. Messages of a comparison itself tell no more than its answer, in either backend, and masked
+numbers are uniform: both are left out. Nothing here reads the state of a program.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +24,7 @@ import torch
 from torch.nn import functional
 
 from lumos.audit.attacks import Attack
-from lumos.audit.harness import Scene
+from lumos.audit.harness import Scene, slots_of
 from lumos.audit.table import Area, AuditRow, Proportion
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.messages import PUBLIC_ID, Door
@@ -28,16 +38,16 @@ from lumos.twoparty.comparer import ComparisonAnswers, recording_answers
 from lumos.typing import Doubles, Flags, Floats, Ints
 
 RECENT = 6
-"""So many last events of a pair are read one by one."""
+"""Number of last events of a pair that are read one by one."""
 NO_VALUE = -(1 << 40)
-_LEVELS = 16  # at most so many values of a kind of event have a column of their own
+_MAX_LEVELS = 16  # values of a kind of event that have a column of their own
 
 
 class Events(NamedTuple):
-    """What somebody saw of a device, in order of time."""
+    """Events that somebody saw of a device, in order of time."""
 
     viewer: Ints
-    """[events] who saw it."""
+    """[events] the device that saw it."""
     seen: Ints
     """[events] the device it is about."""
     kind: Ints
@@ -53,7 +63,7 @@ _Seen = tuple[float, Ints, Ints, str, Ints, Ints]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeRun:
-    """A balanced graph, and what passed."""
+    """A balanced graph, and the messages that passed."""
 
     graph: Graph = field(repr=False)
     balancer: str
@@ -62,9 +72,9 @@ class TreeRun:
     largest: int
     cost: dict[str, float]
     pairs: Events = field(repr=False)
-    """What devices saw of devices."""
+    """Events that devices saw of devices."""
     coordinator: Events = field(repr=False)
-    """What the coordinator saw of devices."""
+    """Events that the coordinator saw of devices."""
 
 
 def record_trees(graph: Graph, settings: TreeSettings, *, seed: int = 0) -> TreeRun:
@@ -95,7 +105,7 @@ def record_trees(graph: Graph, settings: TreeSettings, *, seed: int = 0) -> Tree
 
 
 def events_of(tape: Tape, answers: ComparisonAnswers, devices: int) -> tuple[Events, Events]:
-    """What devices saw of devices, and what the coordinator saw."""
+    """Return the events that devices saw of devices, and those that the coordinator saw."""
     threshold_in = _public_thresholds(tape, devices)
     found: list[_Seen] = []
     for place, one in enumerate(tape.passed):
@@ -142,7 +152,7 @@ def _gathered(found: list[_Seen], *, by_coordinator: bool) -> Events:
 
 
 def _public_thresholds(tape: Tape, devices: int) -> dict[int, int]:
-    """Round -> the threshold of `optimal` in it: everybody can follow it from quiet rounds."""
+    """Return round -> the threshold of `optimal`, which everybody can follow from quiet rounds."""
     topic = {one.round: one.topic.name for one in tape.passed if one.exchange == tape.last}
     threshold_in: dict[int, int] = {}
     if not any(name == "optimal/search" for name in topic.values()):
@@ -176,9 +186,9 @@ def _public_thresholds(tape: Tape, devices: int) -> dict[int, int]:
 
 
 def own_numbers(run: TreeRun) -> Floats:
-    """[slots, numbers] what a device knows without any message: degree, workload, who carries.
+    """Return [slots, numbers] known without any message: degree, workload, the edge's owner.
 
-    The first two are what it knew before the run.
+    The first two columns are known before the run.
     """
     degree = run.graph.degrees
     owner = np.repeat(np.arange(run.graph.devices), degree)
@@ -196,27 +206,22 @@ def own_numbers(run: TreeRun) -> Floats:
 
 
 def slot_events(run: TreeRun) -> tuple[Ints, Events]:
-    """The slot (viewer, seen) of each event between neighbours, and these events."""
-    graph, events = run.graph, run.pairs
-    owner = np.repeat(np.arange(graph.devices), graph.degrees)
-    keys = owner * graph.devices + graph.neighbours
-    wanted = events.viewer * graph.devices + events.seen
-    slot = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-    near = keys[slot] == wanted if len(keys) else np.zeros(len(wanted), np.bool_)
-    return slot[near], taken(events, near)
+    """Return the slot (viewer, seen) of each event between neighbours, and these events."""
+    slot = slots_of(run.graph, run.pairs.viewer, run.pairs.seen)
+    return slot[slot >= 0], taken(run.pairs, slot >= 0)
 
 
 def taken(events: Events, which: Flags) -> Events:
-    """Some of the events."""
+    """Return some of the events."""
     some = [one[which] for one in events[:4]]
     return Events(some[0], some[1], some[2], some[3], events.kinds)
 
 
 class Reader:
-    """Turns events into numbers: for each kind how often and the last value, then the last events.
+    """Reader of events as numbers: count and last value of each kind, then the last events.
 
     Args:
-        events: all of a run; values of a kind that are many are read as ranges.
+        events: all events of a run; many values of a kind are read as ranges.
     """
 
     def __init__(self, events: Events) -> None:
@@ -225,16 +230,16 @@ class Reader:
         for number in range(self._kinds):
             values = events.value[(events.kind == number) & (events.value != NO_VALUE)]
             cuts = np.unique(values)
-            if len(cuts) > _LEVELS:
-                places = np.linspace(0, 1, _LEVELS)
+            if len(cuts) > _MAX_LEVELS:
+                places = np.linspace(0, 1, _MAX_LEVELS)
                 cuts = np.unique(np.quantile(values, places, method="lower"))
             self._cuts.append(cuts)
 
     def numbers(self, rows: Ints, count: int, events: Events, own: Ints) -> Floats:
-        """[count, numbers]
+        """Return [count, numbers].
 
         Args:
-            rows: [events] which of the `count` views an event belongs to.
+            rows: [events] the number of the view that an event belongs to.
             own: [count] the viewer's own workload at the end: values are also read from there.
         """
         columns = [np.zeros((count, 1), np.float32)]
@@ -264,28 +269,15 @@ class Reader:
 
 
 def _gap(value: Ints, own: Ints, most: int) -> Ints:
-    """value - own, at most `most` either way; `NO_VALUE` stays."""
+    """Return value - own, at most `most` either way; `NO_VALUE` stays."""
     return np.where(value == NO_VALUE, NO_VALUE, np.clip(value - own, -most, most))
 
 
 def _one_hot(value: Ints, low: int, high: int) -> Floats:
-    """[…, high - low + 1]"""
+    """Return […, high - low + 1] of zeros and ones."""
     hot: Floats = (value[:, None] == np.arange(low, high + 1)).astype(np.float32)
     return hot
 
-
-# Degree and workload of a device from what it sent while the trees were balanced.
-#
-# Adversaries: *one neighbour* has all that passed between it and the victim, and the answers of
-# their comparisons; *pooled neighbours* put what they have together, all of the victim's neighbours
-# without knowing that they are all (if they knew, they would count themselves: that is the degree,
-# and those edges that they do not carry are the workload); *the coordinator* has what it was sent.
-#
-# Attackers learn on one half of the devices, whose degree and workload they know, and are evaluated
-# on the other half. A network gives a distribution over degrees and one over workloads; each
-# question is answered by the guess that is right with the largest probability. Networks are no
-# bound: a better one may find more. Beside them stands an exact reading: the values of round(ln
-# degree) that the answers of pooled neighbours leave possible.
 
 Adversary = Literal["one neighbour", "pooled neighbours", "coordinator"]
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
@@ -301,20 +293,20 @@ TARGETS = (
 )
 """Accuracy, but AUC for the median."""
 MAX_VIEWS = 60_000
-"""So many views of one neighbour are read at most: some neighbours of each victim."""
+"""Views of one neighbour that are read at most: some neighbours of each victim."""
 _DEGREES, _WORKLOADS = 120, 100  # classes; beyond, one for each 2 % of a degree
 _HIDDEN, _RATE, _DECAY, _BATCH, _STEPS, _CHECK = 128, 3e-3, 1e-2, 512, 1200, 50
-_PATIENCE = 4
+_MAX_WORSE_CHECKS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLeak:
-    """What one adversary found out."""
+    """Findings of one adversary."""
 
     balancer: str
     adversary: Adversary
     knowledge: Knowledge
-    """What it used: messages include its own numbers."""
+    """Knowledge that it used: messages include its own numbers."""
     found: dict[str, float]
     """For each of `TARGETS`, over victims of the half it did not know, each counting once."""
     victims: int
@@ -323,12 +315,12 @@ class TreeLeak:
 def tree_leaks(
     run: TreeRun, *, adversaries: Sequence[Adversary] = ADVERSARIES, seed: int = 0
 ) -> list[TreeLeak]:
-    """Every adversary on one run, beside what it knows without messages.
+    """Run every adversary on one run, beside what it knows without messages.
 
     Args:
         run: what was recorded.
         adversaries: who attacks.
-        seed: for which half of the devices is known to them.
+        seed: draws the half of the devices that they know.
     """
     known = np.random.default_rng(seed).random(run.graph.devices) < 0.5
     leaks = []
@@ -354,7 +346,7 @@ def _views(run: TreeRun, adversary: Adversary, seed: int) -> "dict[Knowledge, _V
 
 
 def determined_classes(run: TreeRun) -> float:
-    """Share of devices for which pooled neighbours know round(ln degree) for certain.
+    """Return the share of devices for which pooled neighbours are certain of round(ln degree).
 
     From the first three-way answer on each edge, where a balancer starts by one: own value a, and
     the victim's is below, equal or above.
@@ -378,7 +370,7 @@ def determined_classes(run: TreeRun) -> float:
 
 
 class _Views:
-    """Numbers that an attacker reads, the victim of each row, and how much a row counts."""
+    """Numbers that an attacker reads, the victim of each row, and the weight of each row."""
 
     def __init__(self, numbers: Floats, victim: Ints) -> None:
         self.numbers = numbers
@@ -400,10 +392,10 @@ def _one_neighbour(run: TreeRun, seed: int) -> dict[Knowledge, _Views]:
 
 
 def _some_slots(run: TreeRun, seed: int) -> Ints:
-    """Slots (viewer, victim), increasing: some viewers of every victim, as many of each."""
+    """Return slots (viewer, victim), increasing: some viewers of every victim, as many of each."""
     graph = run.graph
-    randomness = np.random.default_rng(seed).random(len(graph.neighbours))
-    order = np.lexsort((randomness, graph.neighbours))
+    drawn = np.random.default_rng(seed).random(len(graph.neighbours))
+    order = np.lexsort((drawn, graph.neighbours))
     start = np.cumsum(graph.degrees) - graph.degrees
     place = np.arange(len(order)) - np.repeat(start, graph.degrees)
     viewers = 1
@@ -413,7 +405,7 @@ def _some_slots(run: TreeRun, seed: int) -> Ints:
 
 
 def _read(run: TreeRun, slots: Ints) -> Floats:
-    """[slots, numbers] what the viewers of `slots` (increasing) got, sent, and were answered."""
+    """Return [slots, numbers] what the viewers of `slots` (increasing) got, sent and learnt."""
     slot, events = slot_events(run)
     place = np.full(len(run.graph.neighbours), -1)
     place[slots] = np.arange(len(slots))
@@ -425,7 +417,7 @@ def _read(run: TreeRun, slots: Ints) -> Floats:
 
 
 def _pooled(run: TreeRun) -> dict[Knowledge, _Views]:
-    """Mean, least and largest of what the neighbours have: nothing that counts them."""
+    """Return mean, least and largest of what the neighbours have: nothing that counts them."""
     graph = run.graph
     victims = np.flatnonzero(graph.degrees > 0)
     own_all = own_numbers(run)[:, :5]
@@ -467,7 +459,7 @@ def _coordinator(run: TreeRun) -> dict[Knowledge, _Views]:
 
 
 def _attack(run: TreeRun, views: _Views, known: Flags) -> tuple[dict[str, float], int]:
-    """Accuracies on the victims that are not known."""
+    """Return accuracies on the victims that are not known, and their number."""
     degree, workload = run.graph.degrees, run.workload
     values = _degree_values(int(degree.max()))
     learn = known[views.victim]
@@ -501,7 +493,7 @@ def _attack(run: TreeRun, views: _Views, known: Flags) -> tuple[dict[str, float]
 
 
 def _degree_values(largest: int) -> Ints:
-    """Degrees that can be guessed: each up to `_DEGREES`, then every 2 %."""
+    """Return the degrees that can be guessed: each up to `_DEGREES`, then every 2 %."""
     values = list(range(1, _DEGREES + 1))
     while values[-1] < largest:
         values.append(int(values[-1] * 1.02) + 1)
@@ -509,16 +501,15 @@ def _degree_values(largest: int) -> Ints:
 
 
 def _weighted_auc(score: Doubles, above: Flags, weight: Doubles) -> float:
-    """AUC where every victim counts once: of one view for each victim, drawn by its weight."""
-    randomness = np.random.default_rng(0)
-    drawn = randomness.choice(len(score), 4 * len(score), p=weight)
+    """Return the AUC where every victim counts once: views are drawn by their weights."""
+    drawn = np.random.default_rng(0).choice(len(score), 4 * len(score), p=weight)
     return auc(score[drawn][above[drawn]], score[drawn][~above[drawn]])
 
 
 def _distributions(
     views: _Views, learn: Flags, classes: Ints, many: tuple[int, int]
 ) -> tuple[Doubles, Doubles]:
-    """[asked, classes] probabilities of degrees and of workloads, by one small network.
+    """Return [asked, classes] probabilities of degrees and of workloads, by one network.
 
     Args:
         learn: [views] those of known victims; a fifth of these victims says when to stop.
@@ -563,7 +554,7 @@ def _distributions(
                 now = float(loss(held))
             model.train()
             best, kept, worse = (now, _copied(model), 0) if now < best else (best, kept, worse + 1)
-            if worse == _PATIENCE:
+            if worse == _MAX_WORSE_CHECKS:
                 break
     model.load_state_dict(kept)
     model.eval()
@@ -580,7 +571,7 @@ def _copied(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def attack_tree_messages(scene: Scene) -> Iterator[AuditRow]:
-    """The balancer of the run, on the whole graph, with answers of the ideal comparison."""
+    """Attack the balancer of the run on the whole graph, with the ideal comparison."""
     settings = replace(scene.config(scene.tasks[0]).trees, compare="ideal")
     if settings.balancer == "none":
         return
@@ -591,18 +582,23 @@ def attack_tree_messages(scene: Scene) -> Iterator[AuditRow]:
             continue
         for target in TARGETS:
             found, area = leak.found[target], target == ABOVE
-            yield AuditRow(
-                attack=TREE_MESSAGES_ATTACK.name,
-                adversary=leak.adversary,
-                about=f"{target}, while trees are balanced ({leak.balancer})",
-                measure="AUC" if area else "accuracy",
-                estimate=Area(found, leak.victims // 2, leak.victims // 2)
-                if area
-                else Proportion(round(found * leak.victims), leak.victims),
-                chance=alone[leak.adversary].found[target],
-                chance_is="its own degree, workload and edge"
-                if leak.adversary != "coordinator"
-                else "the most frequent value",
+            yield TREE_MESSAGES_ATTACK.row(
+                leak.adversary,
+                f"{target}, while trees are balanced ({leak.balancer})",
+                "AUC" if area else "accuracy",
+                (
+                    Area(found, leak.victims // 2, leak.victims // 2)
+                    if area
+                    else Proportion(round(found * leak.victims), leak.victims)
+                ),
+                chance=(
+                    alone[leak.adversary].found[target],
+                    (
+                        "its own degree, workload and edge"
+                        if leak.adversary != "coordinator"
+                        else "the most frequent value"
+                    ),
+                ),
             )
 
 

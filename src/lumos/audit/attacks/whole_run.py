@@ -1,4 +1,6 @@
-"""Labels from the whole of a run: all its sums, with the randomized label and without it.
+"""Attackers that see all sums of a strict run of `classify`: labels, features and edges.
+
+Two attacks share the replayed sums of `lumos.audit.attacks.replay`. The first is about labels:
 
 **Everything but one label.** The informed attacker knows the features, edges and draws of all other
 devices, and the device's own features and edges. It takes off what all others added to each sum,
@@ -6,14 +8,26 @@ and computes the exact likelihood of every randomized label that the device may 
 over all sums is exact: their noise is independent). **Row holders.** The second attacker knows the
 words of devices, as a public profile shows them, and no label. A word that few training devices
 hold has a row of its own in the counts and in the encoder's sums; what is added to it points to the
-label of its holders. Words also point to labels in general, so beside it stands the same guess
-about devices that are in no sum. **Draws.** Sums show little of one label, so whether labels that
-are never released are randomized is evaluated by the draws themselves, which no message shows. And
-a label is not read again once it is drawn: with other labels and the same draws, devices add the
-same to every sum.
+label of its holders. Words also point to labels in general, so the same guess about devices that
+are in no sum stands beside it. **Draws.** Sums show little of one label, so the draws themselves,
+which no message shows, tell whether labels that are never released are randomized. And a label is
+not read again once it is drawn: with other labels and the same draws, devices add the same to every
+sum.
 
 Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
 with `label_epsilon=inf` the sums' (ε, δ) and the randomized label's ε add up.
+
+The second is about features and edges. Its informed attacker knows everything but which of two rows
+of features a device has, or whether one edge is there. Two runs that differ in this have sums at an
+exact distance, and with it an exact μ: the largest over all devices stands beside the μ of the
+printed cell. Then it guesses, by the likelihood ratio of the sums that were really opened: right
+with probability Φ(μ/2) at most (Dong, Roth, Su 2022), since both cases are equally likely.
+
+Other rows are those of another device, one word only, and no word at all. Edges are tried many at
+once, no two at one device: given what passed, each is a case of its own. Propagated labels also
+tell of an edge; the largest ratio of the probabilities of all propagated labels, with the edge and
+without it, stands beside what the table counts for them. This attacker also knows what the sums
+would be without noise, and so how much noise was in them: stage by stage beside the account's.
 """
 
 import math
@@ -65,18 +79,18 @@ COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"
 
 
 def simulated(scene: Scene) -> Recorded:
-    """The recorded run; one with simulated randomness and no book, whose draws can be repeated."""
+    """Return a recorded run with simulated randomness and no book, whose draws can be repeated."""
     config = scene.config("classify")
     if config.train.randomness == "seeded" and settings_of(config).book is None:
         return scene.recorded("classify")
-    scene.say("recording a attack_whole_run_label with simulated randomness")
+    scene.say("recording a run with simulated randomness")
     return scene.record(
         scene.graph, "classify", keep=without_masked_vectors, randomness="seeded", book=None
     )
 
 
 def attack_whole_run_label(scene: Scene) -> Iterator[AuditRow]:
-    """The informed attacker, then row holders."""
+    """Yield the rows of the informed attacker, then of row holders."""
     recorded = simulated(scene)
     replayed = replay_of(recorded)
     scene.say("likelihood of every label in all sums")
@@ -88,18 +102,18 @@ def attack_whole_run_label(scene: Scene) -> Iterator[AuditRow]:
 
 
 class InformedGuesses(NamedTuple):
-    """What the informed attacker says of every device's label, each device by itself."""
+    """Guesses of the informed attacker about every device's label, each device by itself."""
 
     run: Transcript
     likelihood: Doubles
-    """[devices, values] logarithm of that of all sums, if the device had this randomized label;
+    """[devices, values] log-likelihood of all sums, if the device had this randomized label;
     the largest is 0."""
     prior: Doubles
     """[k] shares of the labels."""
 
     @staticmethod
     def of(run: Transcript) -> "InformedGuesses":
-        """By a replay for each value that a randomized label may have."""
+        """Replay the run for each value that a randomized label may have."""
         drawn = run.labels
         likelihood = np.stack(
             [
@@ -121,11 +135,11 @@ class InformedGuesses(NamedTuple):
         )
 
     def posterior(self, *, randomized_label: bool, prior: Doubles | None = None) -> Doubles:
-        """[devices, k] logarithm of the probability of each label, less that of the likeliest.
+        """Return [devices, k] the log-probability of each label, less that of the likeliest.
 
         Args:
-            randomized label: whether the attacker also received the device's randomized label.
-            prior: [k] that of labels; all are equally likely by default.
+            randomized_label: whether the attacker also received the device's randomized label.
+            prior: [k] probabilities of labels; all are equally likely by default.
         """
         schedule = self.run.schedule
         seen = np.exp(self.likelihood)
@@ -143,15 +157,15 @@ class InformedGuesses(NamedTuple):
     def right(
         self, role: Role, *, randomized_label: bool, prior: Doubles | None = None
     ) -> np.ndarray:
-        """[devices of the role] whether the guess is right."""
+        """Return [devices of the role] whether the guess is right."""
         guess = self.posterior(randomized_label=randomized_label, prior=prior).argmax(axis=1)
         right: np.ndarray = (guess == self.run.graph.labels)[self.run.roles == role]
         return right
 
 
 def _randomized_label_table(schedule: ClassifySchedule) -> Doubles:
-    """[values of the sums, randomized labels] probability of a randomized label, given the value
-    that sums use."""
+    """Return [values of the sums, randomized labels] the probability of a randomized label, given
+    the value that sums use."""
     form, strict = schedule.randomized_form, schedule.strict
     if math.isinf(strict.sums_epsilon):
         return form.table(strict.epsilon)  # the value is the label
@@ -163,7 +177,7 @@ def _randomized_label_table(schedule: ClassifySchedule) -> Doubles:
 
 
 def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
-    """By role; of training devices with the randomized label and without it."""
+    """Yield rows by role; for training devices with the randomized label and without it."""
     run = guesses.run
     values = run.labels.values
     other = np.where(values < 0, -1, (values + 1) % run.labels.form.alphabet)
@@ -183,11 +197,10 @@ def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[Audi
         yield _row(
             recorded,
             role,
-            prior=float(counts.max() / counts.sum()),
+            chance=(float(counts.max() / counts.sum()), "the most frequent label"),
             adversary=INFORMED,
             about=f"label of one of the {COLUMNS[role]}, from {what}",
             estimate=share_of(right, cases),
-            chance_is="the most frequent label",
             knows_mechanism=True,
             note=f"It knows all other data and draws, and makes no use of what features alone "
             f"tell of a label. {len(here):,} devices share the noise of one "
@@ -196,7 +209,7 @@ def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[Audi
 
 
 def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
-    """The attacker that knows words and no labels; nothing where no word is rare."""
+    """Yield the row of the attacker that knows words and no labels, where some word is rare."""
     rare = rare_words(run)
     guess = guesses_by_rows(run, rare)
     labels = np.asarray(run.graph.labels)
@@ -212,13 +225,12 @@ def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
     yield _row(
         recorded,
         Role.TRAIN,
-        prior=without.value,
+        chance=(without.value, "the same guess about test devices, which are in no sum"),
         # Few devices may be outside: the most that the guess may be worth there.
         at_most=max(float(frequent), without.interval(CONFIDENCE)[1]),
         adversary="everybody",
         about="label of a training device that holds a word of few, from its rows in all sums",
         estimate=Proportion(int(right[here].sum()), len(here)),
-        chance_is="the same guess about test devices, which are in no sum",
         knows_mechanism=False,
         note=f"It knows the words of devices and who trains, and no label; of few are words of at "
         f"most {FEW} training devices. The bound multiplies by e^ε the largest odds "
@@ -227,7 +239,7 @@ def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
 
 
 def drawn_row(recorded: Recorded, run: Transcript) -> AuditRow:
-    """Labels of validation devices, if their draws were known, which nobody releases."""
+    """Return the row about labels of validation devices, if their unreleased draws were known."""
     epsilon, form = run.schedule.strict.sums_epsilon, run.labels.form
     here = np.flatnonzero(run.roles == Role.VALIDATION)
     labels, values = np.asarray(run.graph.labels)[here], run.labels.values[here]
@@ -235,46 +247,46 @@ def drawn_row(recorded: Recorded, run: Transcript) -> AuditRow:
     prior = counts / max(1, counts.sum())
     guess = (prior[:, None] * form.table(epsilon))[:, values].argmax(axis=0)
     cell = printed(recorded.run, LABEL, COLUMNS[Role.VALIDATION])
-    return AuditRow(
-        attack=WHOLE_RUN_LABEL_ATTACK.name,
-        adversary="whoever knew a draw that is never sent",
-        about="label of one of the validation devices, from the label that sums use for it",
-        measure="accuracy",
-        estimate=Proportion(int((guess == labels).sum()), len(here)),
-        chance=float(prior.max()),
-        chance_is="the most frequent label",
-        bound=None if cell is None else most_right(cell[0], form.size, prior, cell[1]),
-        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}",
+    return WHOLE_RUN_LABEL_ATTACK.row(
+        "whoever knew a draw that is never sent",
+        "label of one of the validation devices, from the label that sums use for it",
+        "accuracy",
+        Proportion(int((guess == labels).sum()), len(here)),
+        chance=(float(prior.max()), "the most frequent label"),
+        bound=None
+        if cell is None
+        else (
+            most_right(cell[0], form.size, prior, cell[1]),
+            f"{LABEL}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}",
+        ),
         knows_mechanism=True,
         note="No message shows these draws; the simulation repeats them.",
     )
 
 
 def undrawn_row(run: Transcript) -> AuditRow:
-    """How many devices add anything else if their label is another and its draw is the same."""
+    """Count devices that add anything else if their label is another and its draw is the same."""
     labels, classes = np.asarray(run.graph.labels), run.schedule.classes
     other = np.where(labels < 0, labels, (labels + 1) % classes)
     moves = moved(run, replay(run, graph=changed(run.graph, labels=other)))
-    return AuditRow(
-        attack=WHOLE_RUN_LABEL_ATTACK.name,
-        adversary=INFORMED,
-        about="devices whose vectors change with the label, where its draw stays the same",
-        measure="devices",
-        estimate=Exactly(float((moves > UNMOVED).sum()), len(labels)),
-        bound=0.0,
-        bound_is="a label is drawn once and not read again (docs/strict.md)",
+    return WHOLE_RUN_LABEL_ATTACK.row(
+        INFORMED,
+        "devices whose vectors change with the label, where its draw stays the same",
+        "devices",
+        Exactly(float((moves > UNMOVED).sum()), len(labels)),
+        bound=(0.0, "a label is drawn once and not read again (docs/strict.md)"),
         knows_mechanism=True,
     )
 
 
 def rare_words(run: Transcript) -> Ints:
-    """Words that few training devices hold, and one at least."""
+    """Return the words that few training devices hold, and one at least."""
     held = np.asarray((run.rows[run.roles == Role.TRAIN] != 0).sum(axis=0)).ravel()
     return np.flatnonzero((held > 0) & (held <= FEW))
 
 
 def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
-    """[devices] the label to which the rows of some of a device's words point.
+    """Return [devices] the label to which the rows of some of a device's words point.
 
     A device adds to row w and class c of an encoder's sum its value x_w times the slope of c, which
     is negative for the class of its randomized label only. So -Σ_w x_w · sum[w, c] / σ² is matched
@@ -295,38 +307,47 @@ def _row(
     recorded: Recorded,
     role: Role,
     *,
-    prior: float,
-    at_most: float | None = None,
+    adversary: str,
+    about: str,
     estimate: Proportion,
-    **words: Any,
+    chance: tuple[float, str],
+    at_most: float | None = None,
+    knows_mechanism: bool,
+    note: str,
 ) -> AuditRow:
-    """A row whose bound multiplies the odds of the best guess without these messages by e^ε.
+    """Return a row whose bound multiplies the odds of the best guess without messages by e^ε.
 
     Args:
-        prior: how often it is right.
-        at_most: the same for the bound, where `prior` was found in a sample.
+        chance: how often that guess is right, and whose it is.
+        at_most: the same for the bound, where `chance` was found in a sample.
     """
     cell = printed(recorded.run, LABEL, COLUMNS[role])
-    odds, classes = prior if at_most is None else at_most, recorded.graph.class_count
-    return AuditRow(
-        attack=WHOLE_RUN_LABEL_ATTACK.name,
-        measure="accuracy",
-        estimate=estimate,
-        chance=prior,
-        bound=None if cell is None else raised_odds(cell[0], odds, classes, cell[1]),
-        bound_is="" if cell is None else f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
-        **words,
+    odds, classes = chance[0] if at_most is None else at_most, recorded.graph.class_count
+    return WHOLE_RUN_LABEL_ATTACK.row(
+        adversary,
+        about,
+        "accuracy",
+        estimate,
+        chance=chance,
+        bound=None
+        if cell is None
+        else (
+            raised_odds(cell[0], odds, classes, cell[1]),
+            f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
+        ),
+        knows_mechanism=knows_mechanism,
+        note=note,
     )
 
 
 def spelled(cell: tuple[float, float]) -> str:
-    """A cell of the table of guarantees, as it is printed."""
+    """Return a cell of the table of guarantees, as it is printed."""
     return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
 
 
 WHOLE_RUN_LABEL_ATTACK = Attack(
     name="whole-run",
-    title="labels from all sums of a attack_whole_run_label",
+    title="labels from all sums of a run",
     run=attack_whole_run_label,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),
@@ -334,26 +355,12 @@ WHOLE_RUN_LABEL_ATTACK = Attack(
 
 
 # These features or others, and one edge: there or not, against the printed cells.
-#
-# The informed attacker of `strict_replay` knows everything but which of two rows of features a
-# device has, or whether one edge is there. Two runs that differ in this have sums at an exact
-# distance, and with it an exact μ: the largest over all devices stands beside the μ of the printed
-# cell. Then it guesses, by the likelihood ratio of the sums that were really opened: right with
-# probability Φ(μ/2) at most (Dong, Roth, Su 2022), since both cases are equally likely.
-#
-# Other rows are those of another device, one word only, and no word at all. Edges are tried many at
-# once, no two at one device: given what passed, each is a case of its own. Propagated labels tell
-# of an edge besides; the largest ratio of the probabilities of all propagated labels, with the edge
-# and without it, stands beside what the table counts for them.
-#
-# It also knows what the sums would be without noise, and so how much noise was in them: stage by
-# stage beside that of the account.
 
 FEATURES, EDGE = "features: these or others", "one edge: there or not"
 
 
 def attack_feature_swap(scene: Scene) -> Iterator[AuditRow]:
-    """Features, then edges."""
+    """Yield the rows about noise and features, then about edges."""
     recorded = simulated(scene)
     replayed = replay_of(recorded)
     if not replayed.schedule.noisy:
@@ -367,7 +374,7 @@ def attack_feature_swap(scene: Scene) -> Iterator[AuditRow]:
 
 
 def noise_rows(run: Transcript) -> Iterator[AuditRow]:
-    """Stage by stage."""
+    """Yield the noise that was found, stage by stage."""
     squares, numbers = dict[str, float](), dict[str, int]()
     for number, part in enumerate(run.parts):
         noise = run.noises[number]
@@ -382,7 +389,7 @@ def noise_rows(run: Transcript) -> Iterator[AuditRow]:
 
 
 def other_features(graph: Graph, generator: np.random.Generator) -> dict[str, Any]:
-    """Rows that a device might have had instead of its own."""
+    """Return rows that a device might have had instead of its own."""
     features: Any = features_of(graph)
     devices, width = features.shape
     single = (np.ones(devices), generator.integers(0, width, devices), np.arange(devices + 1))
@@ -398,7 +405,7 @@ def other_features(graph: Graph, generator: np.random.Generator) -> dict[str, An
 def feature_rows(
     recorded: Recorded, run: Transcript, generator: np.random.Generator
 ) -> Iterator[AuditRow]:
-    """The largest μ, and guesses about the rows that move sums most, by role."""
+    """Yield the largest μ, and guesses about the rows that move sums most, by role."""
     others = {
         name: replay(run, graph=changed(run.graph, features=rows))
         for name, rows in other_features(run.graph, generator).items()
@@ -421,14 +428,14 @@ def feature_rows(
 def edge_rows(
     recorded: Recorded, run: Transcript, generator: np.random.Generator
 ) -> Iterator[AuditRow]:
-    """The same of edges between devices of one role, and of propagated labels."""
+    """Yield the same for edges between devices of one role, and for propagated labels."""
     edges = apart(run.graph, generator)
     every = run.graph.edge_list()
     kept = ~np.isin(_keys(every, run.graph.devices), _keys(edges, run.graph.devices))
     without = replay(run, graph=changed(run.graph, edges=every[kept]))
     distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
     for role, column in COLUMNS.items():
-        # Of its two ends.
+        # Both ends of an edge send propagated labels.
         messages = 2 * run.schedule.disclosed(role).propagated_labels
         here = (run.roles[edges] == role).all(axis=1)
         if here.any():
@@ -442,17 +449,18 @@ def edge_rows(
                 what=f"an edge of two {column}: there, or not, from all sums",
                 messages=messages,
             )
-    found = propagated_label_ratios(run, without, edges)
+    found, strict = propagated_label_ratios(run, without, edges), run.schedule.strict
     if found is not None:
-        yield AuditRow(
-            attack=FEATURE_SWAP_ATTACK.name,
-            adversary=INFORMED,
-            about="an edge: there, or not, from all propagated labels, largest log-likelihood ratio",
-            measure="ε",
-            estimate=Exactly(float(np.abs(found).max(initial=0)), len(edges)),
-            bound=messages,
-            bound_is=f"ε of an edge by propagated labels: 2 · {run.schedule.strict.propagated_labels} · "
-            f"{run.schedule.strict.propagated_epsilon:g}",
+        yield FEATURE_SWAP_ATTACK.row(
+            INFORMED,
+            "an edge: there, or not, from all propagated labels, largest log-likelihood ratio",
+            "ε",
+            Exactly(float(np.abs(found).max(initial=0)), len(edges)),
+            bound=(
+                messages,
+                f"ε of an edge by propagated labels: 2 · {strict.propagated_labels} · "
+                f"{strict.propagated_epsilon:g}",
+            ),
             knows_mechanism=True,
             note="Computed from what devices received and sent.",
         )
@@ -469,33 +477,32 @@ def _rows(
     what: str,
     messages: float = 0.0,
 ) -> Iterator[AuditRow]:
-    """Largest μ and share of right guesses, against a cell of which messages have a part."""
+    """Yield the largest μ and the share of right guesses, against a cell less its messages."""
     cell = printed(recorded.run, about, column)
-    bound = None if cell is None or not cell[1] else mu_for(cell[0] - messages, cell[1])
-    where = "" if cell is None else f"{about}, {column}, {spelled(cell)}"
-    where += f", less ε = {messages:g} by propagated labels" * (messages > 0)
-    yield AuditRow(
-        attack=FEATURE_SWAP_ATTACK.name,
-        adversary=INFORMED,
-        about=f"{what}, largest distance",
-        measure="μ",
-        estimate=Exactly(float(mu.max()), len(mu)),
-        bound=bound,
-        bound_is=where and f"μ of {where}",
+    mu_bound = guess_bound = None
+    if cell is not None and cell[1]:
+        largest = mu_for(cell[0] - messages, cell[1])
+        where = f"{about}, {column}, {spelled(cell)}"
+        where += f", less ε = {messages:g} by propagated labels" * (messages > 0)
+        mu_bound = largest, f"μ of {where}"
+        guess_bound = float(ndtr(largest / 2)), f"Φ(μ/2) of {where}"
+    yield FEATURE_SWAP_ATTACK.row(
+        INFORMED,
+        f"{what}, largest distance",
+        "μ",
+        Exactly(float(mu.max()), len(mu)),
+        bound=mu_bound,
         knows_mechanism=True,
         note="Exact: the distance of all vectors in all sums, in units of the noise.",
     )
     if cases:
-        yield AuditRow(
-            attack=FEATURE_SWAP_ATTACK.name,
-            adversary=INFORMED,
-            about=f"{what}, guessed",
-            measure="accuracy",
-            estimate=share_of(right, cases),
-            chance=0.5,
-            chance_is="either",
-            bound=None if bound is None else float(ndtr(bound / 2)),
-            bound_is=where and f"Φ(μ/2) of {where}",
+        yield FEATURE_SWAP_ATTACK.row(
+            INFORMED,
+            f"{what}, guessed",
+            "accuracy",
+            share_of(right, cases),
+            chance=(0.5, "either"),
+            bound=guess_bound,
             knows_mechanism=True,
             note=f"{len(mu):,} devices or edges share the noise of one run; they count as "
             f"{cases:,} cases.",
@@ -503,7 +510,7 @@ def _rows(
 
 
 def apart(graph: Graph, generator: np.random.Generator) -> Ints:
-    """[edges, 2] edges without a common device: those that come first at both ends by chance."""
+    """Return [edges, 2] without a common device: those that come first at both ends by chance."""
     edges = graph.edge_list()
     order = generator.permutation(len(edges))
     first = np.full(graph.devices, len(edges))
@@ -514,7 +521,8 @@ def apart(graph: Graph, generator: np.random.Generator) -> Ints:
 
 
 def propagated_label_ratios(run: Transcript, without: Transcript, edges: Ints) -> Doubles | None:
-    """[edges] log ratio of the probabilities of all propagated labels, with and without each edge.
+    """Return [edges] the log ratio of the probabilities of all propagated labels with each edge to
+    those without it.
 
     Nobody's evidence but that of the two ends may change with an edge: if it did, that would count.
     None for mechanisms whose messages are not one value.
@@ -538,7 +546,7 @@ def propagated_label_ratios(run: Transcript, without: Transcript, edges: Ints) -
 
 
 def _chosen(evidence: Doubles) -> Doubles:
-    """[devices, k] probability that each class is the propagated label, before it is randomized."""
+    """Return [devices, k] the probability of each propagated label, before it is randomized."""
     best = evidence == evidence.max(axis=1, keepdims=True)
     chances: Doubles = best / best.sum(axis=1, keepdims=True)
     return chances
@@ -551,7 +559,7 @@ def _keys(edges: Ints, devices: int) -> Ints:
 
 FEATURE_SWAP_ATTACK = Attack(
     name="features",
-    title="features and edges from all sums of a attack_feature_swap",
+    title="features and edges from all sums of a run",
     run=attack_feature_swap,
     profiles=frozenset({"strict"}),
     tasks=frozenset({"classify"}),
