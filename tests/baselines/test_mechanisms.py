@@ -13,7 +13,7 @@ from tests.narrow import sparse
 
 from lumos.baselines.goals import noisy_labels, transition
 from lumos.baselines.naive import (
-    LARGEST,
+    MAX_NOISY_EDGES,
     flip_probability,
     noisy_edges,
     noisy_features,
@@ -103,7 +103,7 @@ def test_noisy_edges_at_the_ends() -> None:
     assert_array_equal(noisy_edges(EDGES, 6, 60.0, generator), EDGES)  # q = 9e-27
     assert noisy_edges(EDGES[:0], 1, 1.0, generator).shape == (0, 2)
     assert pairs_of(noisy_edges(EDGES[:0], 2, 1e-3, generator)) <= {(0, 1)}
-    with pytest.raises(UsageError, match=f"{LARGEST:,}"):
+    with pytest.raises(UsageError, match=f"{MAX_NOISY_EDGES:,}"):
         noisy_edges(EDGES, 1_000_000, 2.0, generator)
 
 

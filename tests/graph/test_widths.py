@@ -16,7 +16,7 @@ from tests.graph.writing import EDGES, WORDS
 
 from lumos.errors import InputError
 from lumos.graph import load
-from lumos.graph.arrays import NOISE_TAIL_SIGMAS, WIDEST_PER_INDEX, refuse_width
+from lumos.graph.arrays import EXTRA_WIDTH, MAX_WIDTH_PER_INDEX, refuse_width
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.io import ReadOptions
@@ -43,7 +43,7 @@ def unknown(folder: Path) -> Path:
 
 
 def test_the_rule() -> None:
-    most = WIDEST_PER_INDEX * 10 + NOISE_TAIL_SIGMAS
+    most = MAX_WIDTH_PER_INDEX * 10 + EXTRA_WIDTH
     refuse_width(most, 10, "features")
     with pytest.raises(InputError, match=f"index {most} is far beyond .*; number them from 0"):
         refuse_width(most + 1, 10, "features")

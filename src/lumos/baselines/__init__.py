@@ -1,9 +1,8 @@
 """The systems that Lumos is compared with, on the same splits and by the same scores.
 
-`settings` says which and how. `systems` is the registry, with one file per system: what its server
-receives and what that discloses (`noisy_features`, `noisy_graph`, `label_noise` and
-`lumos.ldp.multibit` are the mechanisms). `arcs`, `attention` and `server_network` are
-what it trains, `goals` what it trains for. `measure` does the whole job.
+`systems` has the settings and the registry. `centralized`, `lpgnn` and `naive` are the systems:
+what a server receives and what that discloses. `network` is what a server trains, `goals` what it
+trains for, `measure` does the whole job.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ __all__ = ["BASELINES", "BaselineSettings", "Measured", "System", "baseline"]
 
 
 def __getattr__(name: str) -> Any:
-    """What trains is loaded when it is first used: torch takes a second to import."""
+    """Load what trains when it is first used: torch takes a second to import."""
     if name not in ("Measured", "baseline"):
         raise AttributeError(f"module 'lumos.baselines' has no attribute {name!r}")
     from lumos.baselines import measure

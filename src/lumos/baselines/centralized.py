@@ -1,4 +1,4 @@
-"""The ceiling: one server holds raw features, labels and edges."""
+"""Ceiling and floor: a server that holds everything, and devices without neighbours."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ class Centralized(System):
     """A graph network at a server that holds everything."""
 
     def defaults(self, given: BaselineSettings) -> dict[str, Any]:
-        """Chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        """Return defaults chosen on validation, seed 0, Facebook (docs/baselines.md)."""
         link = given.task == "link"
         return {
             "backbone": "gcn",
@@ -22,11 +22,11 @@ class Centralized(System):
         }
 
     def protects(self, settings: BaselineSettings) -> str:
-        """Nothing."""
+        """Say that nothing is protected."""
         return "nothing: one server holds all features, labels and edges"
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
-        """All of it, in the clear."""
+        """Return all of it, in the clear."""
         graph = problem.graph
         edges = graph.edge_list()
         return Received(
@@ -40,24 +40,21 @@ class Centralized(System):
 CENTRALIZED = Centralized()
 
 
-# The floor: every device predicts from its own features; no neighbour takes part.
-
-
 class Own(System):
     """A perceptron that all devices share, trained without noise; it has no backbone."""
 
     def defaults(self, given: BaselineSettings) -> dict[str, Any]:
-        """Chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        """Return defaults chosen on validation, seed 0, Facebook (docs/baselines.md)."""
         link = given.task == "link"
         return {"dropout": 0.0 if link else 0.5, "normalise": not link}
 
     def protects(self, settings: BaselineSettings) -> str:
-        """Nothing; for classify no edge is used."""
+        """Say that nothing is protected, and for classify that no edge is used."""
         edges = "edges are the targets" if settings.task == "link" else "edges: not used"
         return f"no guarantee: weights are trained without noise; {edges}"
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
-        """Raw features and no edge; for link, training edges are targets."""
+        """Return raw features and no edge; for link, training edges are targets."""
         graph = problem.graph
         edges = graph.edge_list()
         return Received(

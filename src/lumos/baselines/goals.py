@@ -1,4 +1,7 @@
-"""Labels under randomized response, and LPGNN's Drop: how to learn from them."""
+"""Goals of servers: labels under randomized response, LPGNN's Drop, and a goal for each task.
+
+A goal is what a server optimises, and the score by which it chooses between epochs.
+"""
 
 import math
 from typing import Protocol
@@ -21,7 +24,7 @@ from lumos.typing import Ints
 def noisy_labels(
     labels: Ints, classes: int, epsilon: float, generator: np.random.Generator
 ) -> Ints:
-    """[devices] the labels that devices release; -1 stays where there is none.
+    """Return [devices] the labels that devices release; -1 stays where there is none.
 
     The truth with probability e^ε/(e^ε + C - 1), each other class with 1/(e^ε + C - 1).
     """
@@ -36,7 +39,7 @@ def noisy_labels(
 
 
 def transition(classes: int, epsilon: float) -> Tensor:
-    """[classes, classes] T: the probability that a device of class c releases s."""
+    """Return [classes, classes] T: the probability that a device of class c releases s."""
     if math.isinf(epsilon):
         return torch.eye(classes)
     mechanism = make_mechanism(classes, epsilon, "krr")
@@ -81,35 +84,33 @@ class Drop:
         return rows
 
     def log_released(self, logits: Tensor) -> Tensor:
-        """[devices, classes] log-probability of each label that a device may release.
+        """Return [devices, classes] the log-probability of each label that a device may release.
 
         log(softmax(logits)·T)
         """
         return (torch.softmax(logits, dim=1) @ self._table).clamp(min=1e-12).log()
 
     def loss(self, logits: Tensor) -> Tensor:
-        """Cross-entropy between propagated predictions and targets."""
+        """Return the cross-entropy between propagated predictions and targets."""
         logs = self.log_released(logits)
         if self._steps:
             logs = torch.log_softmax(self._spread(logs.exp()), dim=1)
         return nll_loss(logs[self._train], self.target[self._train])
 
 
-# What a server optimises, and how it chooses between epochs: one goal for each task.
-
 PAIRS = 1 << 18
-"""Most edges of an epoch; of more, so many are drawn afresh in every epoch."""
+"""Edges of an epoch, at most; of more, this number is drawn afresh in every epoch."""
 
 
 class Goal(Protocol):
     """A loss, and a validation score of which more is better."""
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
-        """Of the training devices or edges."""
+        """Return the loss of the training devices or edges."""
         ...
 
     def score(self, out: Tensor) -> float:
-        """Of the validation devices or edges, as far as the server knows them."""
+        """Return the score of the validation devices or edges, as far as the server knows them."""
         ...
 
 
@@ -122,17 +123,17 @@ class ClassifyGoal:
         self._validation = torch.from_numpy(np.flatnonzero(roles == Role.VALIDATION))
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
-        """Mean over training devices."""
+        """Return the mean over training devices."""
         return cross_entropy(out[self._train], self._labels[self._train])
 
     def score(self, out: Tensor) -> float:
-        """Share of the validation devices whose most likely class is the label they gave."""
+        """Return the share of validation devices whose most likely class is their given label."""
         right = out[self._validation].argmax(dim=1) == self._labels[self._validation]
         return float(right.float().mean())
 
 
 class Denoise:
-    """LPGNN's: Drop on the training devices; likelihood of the noisy validation labels."""
+    """LPGNN's goal: Drop on the training devices; likelihood of the noisy validation labels."""
 
     def __init__(self, drop: Drop, labels: Ints, roles: Ints) -> None:
         self._drop = drop
@@ -140,11 +141,11 @@ class Denoise:
         self._labels = torch.from_numpy(labels)[self._validation]
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
-        """See `Drop`."""
+        """Return the loss of `Drop`."""
         return self._drop.loss(out)
 
     def score(self, out: Tensor) -> float:
-        """Mean log-likelihood of the labels that validation devices released."""
+        """Return the mean log-likelihood of the labels that validation devices released."""
         return -float(nll_loss(self._drop.log_released(out[self._validation]), self._labels))
 
 
@@ -153,7 +154,7 @@ class LinkGoal:
 
     Args:
         pairs: [edges, 2] the edges that the server trains on, u < v, ascending.
-        split: where the validation edges are.
+        split: with the validation edges.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class LinkGoal:
         self._keys = pairs[:, 0] * devices + pairs[:, 1]
 
     def loss(self, out: Tensor, epoch: int) -> Tensor:
-        """Mean over edges and non-neighbours."""
+        """Return the mean over edges and non-neighbours."""
         generator = self._public.generator("baseline/pairs", epoch)
         pairs = self._pairs
         if len(pairs) > PAIRS:
@@ -173,20 +174,20 @@ class LinkGoal:
         return -torch.cat(gain).mean()
 
     def score(self, out: Tensor) -> float:
-        """ROC-AUC on the validation edges."""
+        """Return the ROC-AUC on the validation edges."""
         split = self._split
         return link_auc(out.numpy(), split.validation, split.validation_non_neighbours)
 
 
 def goal_of(problem: ServerProblem, labels: Ints | None, edges: Ints) -> Goal:
-    """The goal of a server that holds these labels, true or noisy, and trains on these edges."""
+    """Return the goal of a server that holds these labels and trains on these edges."""
     if problem.split is not None:
         return LinkGoal(edges, problem.graph.devices, problem.split, problem.public)
     return ClassifyGoal(np.asarray(labels), problem.roles)
 
 
 def non_neighbours_to(keys: Ints, devices: int, count: int, generator: np.random.Generator) -> Ints:
-    """[count, 2] pairs of two devices that are not among the edges, uniform, with replacement.
+    """Draw [count, 2] pairs that are not among the edges, uniformly, with replacement.
 
     Args:
         keys: ascending u · devices + v of the edges u < v, of which there are not all.

@@ -22,7 +22,7 @@ from lumos.training.problem import features_of
 from lumos.training.split import Role
 
 LABEL_STEPS = (0, 4)
-"""What `auto` tries for K_y: graphs differ in how far labels carry."""
+"""Values of K_y that `auto` tries: graphs differ in how far labels carry."""
 
 
 class Lpgnn(System):
@@ -34,7 +34,7 @@ class Lpgnn(System):
     )
 
     def defaults(self, given: BaselineSettings) -> dict[str, Any]:
-        """Chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        """Return defaults chosen on validation, seed 0, Facebook (docs/baselines.md)."""
         clean = given.label_epsilon == math.inf
         return {
             "backbone": "gcn",
@@ -50,14 +50,14 @@ class Lpgnn(System):
         }
 
     def protects(self, settings: BaselineSettings) -> str:
-        """Features and label; the server knows the edges."""
+        """Name the ε of features and label; the server knows the edges."""
         return (
             f"label: ε = {settings.label_epsilon:g}; features: ε = {settings.epsilon:g}; "
             "edges: none, the server knows them"
         )
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
-        """Edges, multi-bit features, and noisy labels of training and validation devices."""
+        """Return edges, multi-bit features, and noisy labels of training and validation devices."""
         graph, public = problem.graph, problem.public
         arcs = Arcs.of(graph.edge_list(), graph.devices)
         features = features_of(graph)
@@ -93,13 +93,13 @@ class Lpgnn(System):
         )
 
     def attempts(self, settings: BaselineSettings) -> list[BaselineSettings]:
-        """These settings, or one for each K_y that `auto` stands for."""
+        """Return these settings, or one for each K_y that `auto` stands for."""
         if settings.label_steps != "auto":
             return [settings]
         return [dataclasses.replace(settings, label_steps=steps) for steps in LABEL_STEPS]
 
     def chosen(self, attempts: list[BaselineSettings], best: int) -> list[str]:
-        """Which K_y, where there was a choice."""
+        """Name the chosen K_y, where there was a choice."""
         if len(attempts) == 1:
             return []
         tried = " and ".join(str(each.label_steps) for each in attempts)
@@ -115,7 +115,7 @@ LPGNN = Lpgnn()
 def _multi_bit(
     features: Features, settings: BaselineSettings, arcs: Arcs, public: PublicRandomness
 ) -> tuple[Smoothed, int]:
-    """Rectified features in units of their noise, smoothed; and how many each device drew."""
+    """Return smoothed features in units of their noise, and the number that each device drew."""
     devices, width = features.shape
     epsilon, low, high = settings.epsilon, settings.low, settings.high
     drawn = width if settings.one_bit else sampled_features(epsilon, width)

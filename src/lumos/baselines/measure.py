@@ -40,9 +40,9 @@ class Measured:
     """One record per epoch: loss, and the score that the server chooses by."""
     best_epoch: int
     split: str
-    """Where the split comes from, in one sentence."""
+    """Origin of the split, in one sentence."""
     notes: list[str]
-    """What the server learns, what it cost, what was sampled: one plain sentence each."""
+    """Knowledge of the server, cost, samples: one plain sentence each."""
     seconds: float
     """From the graph to the result."""
     seconds_per_epoch: float
@@ -57,12 +57,12 @@ class Measured:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: scores, and what the server learns."""
+        """Return scores, and what the server learns, for notebooks."""
         shown: str = DISPLAYS["measured"](self)
         return shown
 
     def summary(self) -> dict[str, Any]:
-        """Everything that `lumos baseline --json` prints."""
+        """Return everything that `lumos baseline --json` prints."""
         settings, plain = self.settings, self.settings.plain()
         return {
             "graph": self.graph.name,
@@ -105,7 +105,7 @@ def baseline(
         settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
         split: as in `lumos.train`.
-        data_dir: where named graphs lie.
+        data_dir: folder of named graphs.
         progress: True shows it; or a callback `(done, total, note)`, called after every epoch.
     """
     if settings is not None and single_settings:
@@ -151,7 +151,7 @@ def baseline(
 def _problem(
     graph: Graph, settings: BaselineSettings, given: GivenSplit, public: PublicRandomness
 ) -> tuple[ServerProblem, str]:
-    """The problem, and where its split comes from."""
+    """Return the problem, and the origin of its split."""
     if settings.task == "link":
         held = edge_split(graph, given, public)
         nobody = np.full(graph.devices, Role.NOBODY, np.int64)
@@ -176,7 +176,7 @@ def _fit(
     public: PublicRandomness,
     on_epoch: Callable[[int, str], None],
 ) -> _Fitted:
-    """Full-batch Adam. As in `lumos train`, an epoch's score is of the weights it starts with."""
+    """Train by full-batch Adam; an epoch's score is of the weights it starts with."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public.generator("baseline/weights").integers(2**62)))
         classes = graph.class_count if settings.task == "classify" else 0
@@ -209,7 +209,7 @@ def _fit(
 
 
 def _scores(graph: Graph, problem: ServerProblem, outputs: Floats) -> Scores:
-    """The observer's scores, on true labels or edges, by the code that scores `lumos train`."""
+    """Return the observer's scores on true labels or edges, as for `lumos train`."""
     if problem.split is not None:
         return pair_scores(partial(dot_products, outputs), problem.split)
     return device_scores(outputs, np.asarray(graph.labels), problem.roles, graph.classes)

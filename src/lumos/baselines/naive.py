@@ -1,4 +1,10 @@
-"""Features with Gaussian noise, calibrated exactly (Balle and Wang 2018)."""
+"""Naive FedGNN: noised features, noised neighbour lists, noisy labels; plain training on them.
+
+Features get Gaussian noise, calibrated exactly (Balle and Wang 2018). Devices flip every entry of
+their neighbour list above the diagonal with probability q = 1/(e^ε + 1), which is ε-LDP for one
+entry. The n × n matrix is never built: the flipped pairs are drawn by the gaps between them
+(geometric), exactly; the noisy graph is the symmetric difference of the flips and the edges.
+"""
 
 import math
 from typing import Any
@@ -19,14 +25,14 @@ from lumos.typing import Floats, Ints
 
 
 def sensitivity(low: float) -> float:
-    """Largest distance of two vectors of norm at most 1: √2 where none is negative, else 2."""
+    """Return the largest distance of two vectors of norm at most 1: √2 if none is negative."""
     return math.sqrt(2) if low >= 0 else 2.0
 
 
 def noisy_features(
     features: Features, settings: BaselineSettings, generator: np.random.Generator
 ) -> tuple[Features, float]:
-    """Unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ)."""
+    """Return unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ)."""
     rows: Features = unit_rows(features)
     if math.isinf(settings.epsilon):
         return rows, 0.0
@@ -42,23 +48,17 @@ def noisy_features(
     return noisy, sigma
 
 
-# A graph whose devices flip every entry of their neighbour list, without ever building n × n.
-#
-# Each entry above the diagonal is flipped with probability q = 1/(e^ε + 1), which is ε-LDP for one
-# entry of the list. Which pairs are flipped is drawn by the gaps between them (geometric), exactly;
-# the noisy graph is the symmetric difference of the flips and the edges.
-
-LARGEST = 200_000_000
-"""Most noisy edges that a server is asked to hold; each takes about 16 bytes."""
+MAX_NOISY_EDGES = 200_000_000
+"""Noisy edges that a server is asked to hold, at most; each takes about 16 bytes."""
 
 
 def flip_probability(epsilon: float) -> float:
-    """q = 1/(e^ε + 1)."""
+    """Return q = 1/(e^ε + 1)."""
     return math.exp(-epsilon) / (1 + math.exp(-epsilon))
 
 
 def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.Generator) -> Ints:
-    """[noisy edges, 2] pairs u < v, ascending: O(noisy edges), whatever n².
+    """Return [noisy edges, 2] pairs u < v, ascending, in O(noisy edges) whatever n².
 
     Args:
         edges: [edges, 2] pairs u < v, ascending.
@@ -67,10 +67,10 @@ def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.
         return edges
     possible, chance = devices * (devices - 1) // 2, flip_probability(epsilon)
     expected = possible * chance + len(edges) * (1 - 2 * chance)
-    if expected > LARGEST:
+    if expected > MAX_NOISY_EDGES:
         raise UsageError(
             f"`epsilon={epsilon:g}` turns {len(edges):,} edges into about {expected:,.0f}; "
-            f"this server holds at most {LARGEST:,}"
+            f"this server holds at most {MAX_NOISY_EDGES:,}"
         )
     starts = _row_starts(devices)
     true = starts[edges[:, 0]] + edges[:, 1] - edges[:, 0] - 1
@@ -88,13 +88,13 @@ def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.
 
 
 def _row_starts(devices: int) -> Ints:
-    """[devices] the number of the pair (u, u + 1), counting pairs u < v row by row."""
+    """Return [devices] the number of the pair (u, u + 1), counting pairs u < v row by row."""
     u = np.arange(devices, dtype=np.int64)
     return u * (devices - 1) - u * (u - 1) // 2
 
 
 def _flips(possible: int, chance: float, generator: np.random.Generator) -> Ints:
-    """Ascending numbers below `possible`, each there with probability `chance`, independently."""
+    """Draw ascending numbers below `possible`, each with probability `chance`, independently."""
     parts: list[Ints] = []
     last = -1
     while last < possible:
@@ -107,14 +107,11 @@ def _flips(possible: int, chance: float, generator: np.random.Generator) -> Ints
     return flips[: np.searchsorted(flips, possible)]
 
 
-# Naive FedGNN: noised features, noised neighbour lists, noisy labels; plain training on them.
-
-
 class Naive(System):
     """A graph network at a server that takes noised ego networks for true ones."""
 
     def defaults(self, given: BaselineSettings) -> dict[str, Any]:
-        """Chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        """Return defaults chosen on validation, seed 0, Facebook (docs/baselines.md)."""
         own: dict[str, Any] = {
             "backbone": "gcn",
             "epsilon": 2.0,
@@ -128,7 +125,7 @@ class Naive(System):
         return own
 
     def protects(self, settings: BaselineSettings) -> str:
-        """Everything that leaves a device, each with its own ε."""
+        """Name the ε of everything that leaves a device."""
         label = "not used"
         if settings.label_epsilon is not None:
             label = f"ε = {settings.label_epsilon:g}"
@@ -138,7 +135,7 @@ class Naive(System):
         )
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
-        """A noised copy of every ego network, and noisy labels."""
+        """Return a noised copy of every ego network, and noisy labels."""
         graph, public, epsilon = problem.graph, problem.public, settings.epsilon
         features = features_of(graph)
         within(features, settings.low, settings.high)
@@ -196,7 +193,7 @@ def _disclosed(
 def _sampled(
     edges: Ints, devices: int, sample: int, public: PublicRandomness
 ) -> tuple[Arcs, list[str]]:
-    """All noisy edges, or a sample of them with weights that make up for the rest."""
+    """Return all noisy edges, or a sample with weights that make up for the rest; and notes."""
     if not 0 < sample < len(edges):
         return Arcs.of(edges, devices), []
     kept = public.generator("baseline/edge sample").choice(len(edges), sample, replace=False)

@@ -1,7 +1,17 @@
-"""The edges that a server knows or believes in, as an operator on rows of numbers.
+"""The network that a server trains: edges as an operator, attention, features, layers.
 
-An edge is two arcs. Sums over neighbours are products with a symmetric 0/1 matrix, so the gradient
-of such a sum is the same sum of the gradients.
+**Edges.** An edge that the server knows or believes in is two arcs. Sums over neighbours are
+products with a symmetric 0/1 matrix, so the gradient of such a sum is the same sum of the
+gradients.
+
+**Features.** They are brought to one scale, exactly. Columns of different scales would cost a
+server accuracy for no reason, and a comparison with it would flatter Lumos. Features between -1 and
+1 stay as they are, as in the strict profile.
+
+**Layers.** Two layers of PyG's GCN, GAT or SAGE, or a perceptron without a graph. They compute what
+`torch_geometric.nn.GCNConv`, `GATConv` and `SAGEConv` compute, from weights of the same names and
+shapes (a test compares them), but on `Arcs`, so that neither sparse words nor tens of millions of
+noisy edges are ever made dense.
 """
 
 from collections.abc import Iterator
@@ -30,18 +40,18 @@ class Arcs:
     offsets: Tensor = field(repr=False)
     """[devices + 1] int32: the arcs into device u are offsets[u] … offsets[u + 1] - 1."""
     sources: Tensor = field(repr=False)
-    """[arcs] int32: where each arc comes from."""
+    """[arcs] int32: the device that each arc comes from."""
     degrees: Tensor = field(repr=False)
     """[devices] float32: neighbours of each device, before any sampling."""
     weight: float = 1.0
-    """What each arc counts: more than 1 where arcs stand for others that were not sampled."""
+    """Weight of each arc: more than 1 where arcs stand for others that were not sampled."""
     _matrix: Tensor = field(repr=False)
 
     @staticmethod
     def of(
         pairs: Ints, devices: int, *, degrees: Tensor | None = None, weight: float = 1.0
     ) -> "Arcs":
-        """The graph with the edges `pairs` [edges, 2], each once."""
+        """Return the graph with the edges `pairs` [edges, 2], each once."""
         low, high = (pairs[:, end].astype(np.int32) for end in (0, 1))
         ones = np.ones(len(pairs), np.float32)
         half = csr_array((ones, (low, high)), shape=(devices, devices))
@@ -65,16 +75,16 @@ class Arcs:
         return len(self.sources)
 
     def sum(self, rows: Tensor) -> Tensor:
-        """[devices, width] the sum of the neighbours' rows, times the arcs' weight."""
+        """Return [devices, width] the sum of the neighbours' rows, times the arcs' weight."""
         total: Tensor = _NeighbourSum.apply(self._matrix, rows)  # type: ignore[no-untyped-call]
         return total if self.weight == 1.0 else self.weight * total
 
     def mean(self, rows: Tensor) -> Tensor:
-        """[devices, width] D⁻¹ A: the mean over neighbours, 0 where there is none."""
+        """Return [devices, width] D⁻¹ A: the mean over neighbours, 0 where there is none."""
         return self.sum(rows) / self.degrees.clamp(min=1)[:, None]
 
     def smooth(self, rows: Tensor) -> Tensor:
-        """[devices, width] D^-½ A D^-½, without self-loops; 0 where there is no neighbour."""
+        """Return [devices, width] D^-½ A D^-½, without self-loops; 0 without neighbours."""
         smooth: Tensor = _NeighbourSum.apply(self._smoother, rows)  # type: ignore[no-untyped-call]
         return smooth
 
@@ -85,7 +95,7 @@ class Arcs:
         return csr(self.offsets, self.sources, values, self.devices)
 
     def smooth_with_self(self, rows: Tensor) -> Tensor:
-        """[devices, width] (D + I)^-½ (A + I) (D + I)^-½, as in GCN."""
+        """Return [devices, width] (D + I)^-½ (A + I) (D + I)^-½, as in GCN."""
         root = (self.degrees + 1).rsqrt()[:, None]
         scaled = root * rows
         return root * (self.sum(scaled) + scaled)
@@ -119,13 +129,13 @@ class _NeighbourSum(torch.autograd.Function):
 # and since every arc has its reverse, the sums over i run over the arcs of j as well.
 
 SLOPE = 0.2
-"""Of LeakyReLU below 0."""
+"""Slope of LeakyReLU below 0."""
 CHUNK = 1 << 20
 """Arcs that are worked on at a time."""
 
 
 def attend(arcs: Arcs, values: Tensor, mine: Tensor, theirs: Tensor, chunk: int = CHUNK) -> Tensor:
-    """[devices, heads, width] attention-weighted sums, each device also attending to itself.
+    """Return [devices, heads, width] attention-weighted sums, with self-loops.
 
     Args:
         values: [devices, heads, width] h.
@@ -152,16 +162,16 @@ class _Span(NamedTuple):
     """[arcs of the span]"""
 
     def each(self, numbers: Tensor) -> Tensor:
-        """[arcs] the number of the device that each arc leads to."""
+        """Return [arcs] the number of the device that each arc leads to."""
         return numbers[self.devices].repeat_interleave(self.counts, output_size=len(self.sources))
 
     def matrix(self, values: Tensor, devices: int) -> Tensor:
-        """[devices of the span, devices] with these values at the arcs."""
+        """Return [devices of the span, devices] with these values at the arcs."""
         return csr(self.offsets, self.sources, values, devices)
 
 
 def _spans(arcs: Arcs, chunk: int) -> Iterator[_Span]:
-    """Spans of devices with about `chunk` arcs each."""
+    """Yield spans of devices with about `chunk` arcs each."""
     offsets, start = arcs.offsets, 0
     while start < arcs.devices:
         limit = int(torch.searchsorted(offsets, int(offsets[start]) + chunk, right=True)) - 1
@@ -237,14 +247,8 @@ class _Head(torch.autograd.Function):
         return None, None, to_values, to_mine, to_theirs
 
 
-# Features as a server that holds all of them uses them: brought to one scale, exactly.
-#
-# Columns of different scales would cost a server accuracy for no reason, and a comparison with it
-# would flatter Lumos. Features between -1 and 1 stay as they are, as in the strict profile.
-
-
 def server_rows(features: Features, *, unit: bool) -> Features:
-    """[devices, d] features without noise, of one scale; rows of norm 1 with `unit`."""
+    """Return [devices, d] features without noise, of one scale; rows of norm 1 with `unit`."""
     return raw_rows(_standardised(features), unit=unit)
 
 
@@ -263,14 +267,8 @@ def _standardised(features: Features) -> Features:
     return np.asarray(moved, np.float32)
 
 
-# What a server trains: two layers of PyG's GCN, GAT or SAGE, or a perceptron without a graph.
-#
-# The layers compute what `torch_geometric.nn.GCNConv`, `GATConv` and `SAGEConv` compute, from
-# weights of the same names and shapes (a test compares them), but on `Arcs`, so that neither sparse
-# words nor tens of millions of noisy edges are ever made dense.
-
 HEADS = 4
-"""Of the first layer of gat; the second has one."""
+"""Heads of the first layer of gat; the second has one."""
 
 Rows: TypeAlias = "Tensor | Floats | Sparse | Smoothed"
 
@@ -285,7 +283,7 @@ class Smoothed:
     matrix: "Floats | Sparse" = field(repr=False)
     """[devices, d]"""
     plus: float
-    """What is added to every entry: the midpoint of the bounds."""
+    """Number that is added to every entry: the midpoint of the bounds."""
     arcs: Arcs = field(repr=False)
     steps: int
     """K"""
@@ -297,7 +295,7 @@ class Smoothed:
         return devices, width
 
     def project(self, table: Tensor) -> Tensor:
-        """[devices, width] its product with table [d, width]."""
+        """Return [devices, width] its product with table [d, width]."""
         rows = project(self.matrix, table) + self.plus * table.sum(dim=0)
         for _ in range(self.steps):
             rows = self.arcs.smooth(rows)
@@ -308,7 +306,7 @@ class Layer(nn.Module):
     """[devices, inputs] to [devices, outputs] over the edges that the server believes in."""
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """The layer's answer, before any activation."""
+        """Return the layer's output, before any activation."""
         raise NotImplementedError
 
 
@@ -321,7 +319,7 @@ class Gcn(Layer):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """As the formula says, from the right."""
+        """Compute the formula from the right."""
         return arcs.smooth_with_self(project(rows, self.weight)) + self.bias
 
 
@@ -334,7 +332,7 @@ class Sage(Layer):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """As the formula says."""
+        """Compute the formula."""
         both = project(rows, torch.cat([self.weight, self.root], dim=1))
         theirs, own = both.chunk(2, dim=1)
         return arcs.mean(theirs) + self.bias + own
@@ -351,7 +349,7 @@ class Gat(Layer):
         self.bias = nn.Parameter(torch.zeros(heads * outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """See `lumos.baselines.network`."""
+        """Attend to all neighbours; see `attend`."""
         values = project(rows, self.weight).view(arcs.devices, self.heads, -1)
         mine, theirs = ((values * part).sum(dim=2) for part in (self.mine, self.theirs))
         return attend(arcs, values, mine, theirs).flatten(1) + self.bias
@@ -366,7 +364,7 @@ class Alone(Layer):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """The arcs are not looked at."""
+        """Compute the formula, whatever the arcs."""
         return project(rows, self.weight) + self.bias
 
 
@@ -386,16 +384,16 @@ class Network(nn.Module):
         self.head = nn.Linear(width, classes) if classes else None
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """[devices, classes] logits, or [devices, hidden] embeddings."""
+        """Return [devices, classes] logits, or [devices, hidden] embeddings."""
         return self.rest(self.first(rows, arcs), arcs)
 
     def first(self, rows: Rows, arcs: Arcs) -> Tensor:
-        """The first layer, before activation and dropout: the same in training and in use."""
+        """Return the first layer before activation and dropout, as in training so in use."""
         hidden: Tensor = self.layers[0](rows, arcs)
         return hidden
 
     def rest(self, first: Tensor, arcs: Arcs) -> Tensor:
-        """What follows the first layer."""
+        """Return the output that follows from the first layer."""
         embedding: Tensor = self.layers[1](self._drop(torch.relu(first)), arcs)
         if self.head is None:
             return embedding
@@ -416,7 +414,7 @@ def _layers(backbone: Backbone | None, inputs: int, width: int) -> list[Layer]:
 
 
 def project(rows: Rows, table: Tensor) -> Tensor:
-    """[devices, width] rows times table; differentiable with respect to the table.
+    """Return [devices, width] rows times table; differentiable with respect to the table.
 
     Rows that a server received are constants, dense or sparse; hidden rows are tensors.
     """

@@ -1,4 +1,12 @@
-"""What a system is: the settings it has, what its server receives, and what that discloses."""
+"""Systems that Lumos is compared with: their interface, registry and settings.
+
+    centralized   a server holds everything in the clear
+    own           every device predicts from its own features
+    lpgnn         the server knows the edges; features and labels are noised
+    naive         the server holds a noised copy of every ego network
+
+A system of your own is a subclass of `System` and one line, `BASELINES.register("mine", Mine())`.
+"""
 
 import dataclasses
 import math
@@ -35,15 +43,15 @@ class ServerProblem:
 
     graph: Graph
     roles: Ints = field(repr=False)
-    """[devices] for classify; nobody has one for link."""
+    """[devices] roles for classify; nobody has one for link."""
     split: "EdgeSplit | None" = field(repr=False)
-    """For link."""
+    """The split of edges, for link."""
     public: PublicRandomness
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Received:
-    """What a server holds when training begins."""
+    """Everything that a server holds when training begins."""
 
     rows: "Rows" = field(repr=False)
     """[devices, d] features as it knows them."""
@@ -51,18 +59,18 @@ class Received:
     """The edges that it knows or believes in."""
     goal: "Goal" = field(repr=False)
     disclosed: list[str]
-    """Who learns what, one plain sentence each."""
+    """Disclosures, one plain sentence each."""
 
 
 class System(ABC):
     """One system that Lumos is compared with."""
 
     without_links: str = ""
-    """Why the system cannot predict links; empty where it can."""
+    """Reason why the system cannot predict links; empty where it can."""
 
     @abstractmethod
     def defaults(self, given: "BaselineSettings") -> dict[str, Any]:
-        """The settings that the system has beside those of `TRAINING`, or instead, by default.
+        """Return the settings that the system has beside those of `TRAINING`, or instead.
 
         Any other setting is refused.
 
@@ -73,31 +81,20 @@ class System(ABC):
 
     @abstractmethod
     def receive(self, problem: ServerProblem, settings: "BaselineSettings") -> Received:
-        """Everything that devices send, as the server receives it."""
+        """Return everything that devices send, as the server receives it."""
 
     def protects(self, settings: "BaselineSettings") -> str:
-        """What protects label, features and edges, in one short line."""
+        """Return in one short line what protects label, features and edges."""
         return "see its notes"
 
     def attempts(self, settings: "BaselineSettings") -> "list[BaselineSettings]":
-        """The settings to train with, of which the best validation score chooses one."""
+        """Return settings to train with, of which the best validation score chooses one."""
         return [settings]
 
     def chosen(self, attempts: "list[BaselineSettings]", best: int) -> list[str]:
-        """What to note about that choice, one plain sentence each."""
+        """Return notes about that choice, one plain sentence each."""
         return []
 
-
-# The systems that Lumos is compared with: a registry with one file per system.
-#
-#     centralized   a server holds everything in the clear
-#     own           every device predicts from its own features
-#     lpgnn         the server knows the edges; features and labels are noised
-#     naive         the server holds a noised copy of every ego network
-#
-# A system of your own is a subclass of `System` and one line, `BASELINES.register("mine", Mine())`.
-
-__all__ = ["BASELINES", "System"]
 
 BASELINES: Registry[System] = Registry(
     "system",
@@ -110,12 +107,6 @@ BASELINES: Registry[System] = Registry(
 )
 
 
-# Settings of a baseline: which system, which task, and what its server does.
-#
-# A setting that is not given takes the system's own default (`System.defaults`), chosen on
-# validation devices or edges (docs/baselines.md). A setting that the system does not have is
-# refused.
-
 Task = Literal["classify", "link"]
 Backbone = Literal["gcn", "gat", "sage"]
 
@@ -125,7 +116,12 @@ _OWN_DEFAULT: Any = None
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What a server does; which of these settings have a meaning depends on the system."""
+    """Settings of a server; the system decides which of them have an effect.
+
+    A setting that is not given takes the system's own default (`System.defaults`), chosen on
+    validation devices or edges (docs/baselines.md). A setting that the system does not have is
+    refused.
+    """
 
     task: Task = "classify"
     """classify: predict labels; link: predict edges."""
@@ -154,11 +150,11 @@ class ServerSettings:
     epochs: int = _OWN_DEFAULT
     """Passes over all devices."""
     patience: int = _OWN_DEFAULT
-    """Stop after so many epochs without a better validation score; 0: never."""
+    """Number of epochs without a better validation score after which to stop; 0: never."""
     learning_rate: float = _OWN_DEFAULT
-    """Of Adam."""
+    """Learning rate of Adam."""
     weight_decay: float = _OWN_DEFAULT
-    """L2 regularisation: so much of each weight is added to its gradient."""
+    """L2 regularisation: this share of each weight is added to its gradient."""
     dropout: float = _OWN_DEFAULT
     """Share of hidden numbers that are set to 0 in training."""
     hidden: int = _OWN_DEFAULT
@@ -190,7 +186,7 @@ class BaselineSettings(ServerSettings):
                 value = defaults[name]
             elif value is not None and name not in defaults:
                 raise UsageError(
-                    f"`{name}` has no meaning for {self.system} with `task='{self.task}'`; "
+                    f"`{name}` has no effect for {self.system} with `task='{self.task}'`; "
                     "leave it out"
                 )
             if hint is float and isinstance(value, int):
@@ -224,7 +220,7 @@ class BaselineSettings(ServerSettings):
             raise UsageError(f"`dropout` must be at least 0 and below 1, got {self.dropout}")
 
     def plain(self) -> dict[str, Any]:
-        """The settings that this system has, by name; infinity as text, for JSON."""
+        """Return the settings that this system has, by name; infinity as text, for JSON."""
         return {
             name: "inf" if value == math.inf else value
             for name, value in dataclasses.asdict(self).items()
@@ -232,14 +228,14 @@ class BaselineSettings(ServerSettings):
         }
 
     def ignored(self, name: str) -> str:
-        """With which of these settings another one has no effect; empty where it has one."""
+        """Return the settings with which another one has no effect; empty where it has one."""
         if name in ("delta", "one_bit") and self.epsilon == math.inf:
             return "`epsilon=inf`, only with a finite `epsilon`"
         return ""
 
 
 def asked(**settings: Any) -> BaselineSettings:
-    """Settings by name.
+    """Return settings by name.
 
     Raises:
         UsageError: there is no such setting, its value is refused, or it cannot have an effect.
@@ -251,5 +247,5 @@ def asked(**settings: Any) -> BaselineSettings:
     made = BaselineSettings(**settings)
     for name in settings:
         if reason := made.ignored(name):
-            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
     return made

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     SparseFeatures: TypeAlias = csr_array[np.float32, tuple[int, int]]
 
 BLOCK = 4096
-WIDEST_PER_INDEX, NOISE_TAIL_SIGMAS = 64, 1_000_000
-"""Sparse features may be so many times as wide as the number of indices in use, and so much more.
+MAX_WIDTH_PER_INDEX, EXTRA_WIDTH = 64, 1_000_000
+"""Limits of the width of sparse features: times the number of indices in use, and added to that.
 
 One index far beyond all others would make models and sums as wide as it says: a single device could
 ask everybody for any amount of memory.
@@ -28,9 +28,9 @@ def refuse_width(width: int, used: int, where: str) -> None:
     """Refuse a number of columns, or of devices, far beyond those in use: before memory is asked.
 
     Raises:
-        InputError: `width` is above `WIDEST_PER_INDEX` · `used` + `NOISE_TAIL_SIGMAS`.
+        InputError: `width` is above `MAX_WIDTH_PER_INDEX` · `used` + `EXTRA_WIDTH`.
     """
-    most = WIDEST_PER_INDEX * used + NOISE_TAIL_SIGMAS
+    most = MAX_WIDTH_PER_INDEX * used + EXTRA_WIDTH
     if width > most:
         raise InputError(
             f"{where}: the index {width - 1} is far beyond the others, of which {used:,} are in "
@@ -59,7 +59,7 @@ def _writable_somewhere(array: Any) -> bool:
 
 
 def is_sparse(features: Any) -> bool:
-    """Whether `features` is a scipy sparse matrix or array (scipy is imported only for those)."""
+    """Return whether `features` is a scipy sparse matrix or array, without importing scipy."""
     return type(features).__module__.startswith("scipy.sparse")
 
 
@@ -94,7 +94,7 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
 
         features = csr_array(features)
         width = int(features.shape[1])
-        if width > NOISE_TAIL_SIGMAS:
+        if width > EXTRA_WIDTH:
             refuse_width(width, len(np.unique(features.indices)), what)
         wrong = np.flatnonzero(~fits_float32(features.data))
         if len(wrong):
@@ -112,7 +112,7 @@ def finite_features(features: Any, devices: int, what: str) -> Any:
 
 
 def fits_float32(values: Any) -> Flags:
-    """Where `values` are finite as float32 (a comparison with NaN is false)."""
+    """Return where `values` are finite as float32 (a comparison with NaN is false)."""
     return np.asarray(np.abs(values) <= np.finfo(np.float32).max)
 
 
@@ -190,7 +190,7 @@ def distinct(keys: Ints) -> Ints:
 
 
 def spans(starts: Ints, counts: Ints) -> Ints:
-    """[sum of counts] starts[0], starts[0] + 1, … (counts[0] of them), then starts[1], …"""
+    """Return [sum of counts] starts[0], starts[0] + 1, … (counts[0] of them), then starts[1], …"""
     ends = np.cumsum(counts)
     places: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
         starts - (ends - counts), counts
@@ -250,7 +250,7 @@ def shown(value: object) -> str:
 
 
 def some_ids(ids: Ids, rows: Ints) -> Ids:
-    """The ids of some devices."""
+    """Return the ids of some devices."""
     if isinstance(ids, tuple):
         return tuple(ids[row] for row in rows.tolist())
     return ids[rows]
@@ -351,7 +351,7 @@ def refuse_long(ids: Ids) -> None:
 
 
 def indices_of(values: NDArray[Any], ids: Ids) -> Ints:
-    """[values]: the index of each value among `ids`; an unknown one is refused."""
+    """Return [values] the index of each value among `ids`; refuse an unknown one."""
     indices = lookup(values, ids)
     unknown = np.flatnonzero(indices < 0)
     if len(unknown):
@@ -361,13 +361,11 @@ def indices_of(values: NDArray[Any], ids: Ids) -> Ints:
 
 
 def lookup(values: NDArray[Any], ids: Ids) -> Ints:
-    """[values]: the index of each value among `ids`, -1 where it is unknown."""
+    """Return [values] the index of each value among `ids`, -1 where it is unknown."""
     if isinstance(ids, tuple):
         number = {name: index for index, name in enumerate(ids)}
         return np.array([number.get(str(value), -1) for value in values.tolist()], dtype=np.int64)
-    if values.dtype.kind not in "iu":
-        return np.full(len(values), -1, dtype=np.int64)
-    if len(ids) == 0:
+    if values.dtype.kind not in "iu" or len(ids) == 0:
         return np.full(len(values), -1, dtype=np.int64)
     values = values.astype(np.int64, copy=False)
     # The common case, ids 0 … n - 1 in order, needs no search.

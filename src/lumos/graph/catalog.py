@@ -31,7 +31,7 @@ class Entry:
     archive: str
     """Name of the zip at SNAP."""
     folders: tuple[str, ...]
-    """Where its files lie in the data directory and in the archive, the first that exists."""
+    """Folders of its files in the data directory and in the archive; the first that exists."""
     edges: str
     features: str
     labels: str

@@ -71,7 +71,7 @@ def demo_graph(devices: int = DEVICES, *, features: bool = True, seed: int = SEE
 
 
 def demo_name(devices: int) -> str:
-    """What the demo graph of this size is called."""
+    """Return the name of the demo graph of this size."""
     return "demo" if devices == DEVICES else f"demo:{devices}"
 
 

@@ -15,7 +15,7 @@ from lumos.graph.labels import encode, texts_of, unlikely
 from lumos.typing import Doubles, Floats
 
 MAX_NAMED = 12
-"""A note names so many categories of a column at most."""
+"""Categories of a column that a note names, at most."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Columns:
         return int(self.matrix.shape[1]) if len(self.matrix.shape) == 2 else 0
 
     def name(self, column: int) -> str:
-        """A column as messages name it."""
+        """Return a column as messages name it."""
         return shown(self.names[column]) if self.names else str(column + self.first)
 
 
 def chosen_columns(
     wanted: Sequence[str], names: Sequence[str], width: int, first: int, what: str
 ) -> list[int]:
-    """Indices of the columns that `categorical` lists, by name or number.
+    """Return indices of the columns that `categorical` lists, by name or number.
 
     Raises:
         UsageError: there is no such column.
@@ -66,7 +66,7 @@ def chosen_columns(
 
 
 def prepared(columns: Columns, options: ReadOptions, what: str) -> tuple[Any, tuple[str, ...]]:
-    """[devices, width] the features as a graph keeps them, and notes.
+    """Return [devices, width] the features as a graph keeps them, and notes.
 
     Each column of `categorical` is replaced, where it stands, by one column per category: 1 for the
     devices that have it; a device without a category has none of them. All other columns are mapped
@@ -113,7 +113,7 @@ def _dense_column(matrix: Any, column: int) -> Any:
 
 
 def _one_hot(texts: Sequence[str | None], what: str) -> tuple[Floats, tuple[str, ...]]:
-    """[devices, categories]: 1 where a device has the category; and the categories, sorted."""
+    """Return [devices, categories] of 1 where a device has the category; and the categories."""
     labels, categories = encode([text or None for text in texts])
     known = np.flatnonzero(labels >= 0)
     if unlikely(len(categories), len(known)):
@@ -127,10 +127,16 @@ def _one_hot(texts: Sequence[str | None], what: str) -> tuple[Floats, tuple[str,
 
 
 def _joined(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> Any:
-    """[devices, width] all columns in the order of the source."""
+    """Return [devices, width] all columns in the order of the source."""
     if not blocks:
         return rest
-    parts = _in_order(rest, kept, blocks)
+    parts: list[Any] = []
+    start = 0
+    for column, block in sorted(blocks.items()):
+        end = int(np.searchsorted(kept, column))
+        parts += [rest[:, start:end], block]
+        start = end
+    parts.append(rest[:, start:])
     if not is_sparse(rest):
         return np.hstack(parts)
     from scipy.sparse import csr_array, hstack
@@ -138,23 +144,13 @@ def _joined(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> Any
     return csr_array(hstack([csr_array(part) for part in parts]))
 
 
-def _in_order(rest: Any, kept: Sequence[int], blocks: Mapping[int, Floats]) -> list[Any]:
-    parts: list[Any] = []
-    start = 0
-    for column, block in sorted(blocks.items()):
-        end = int(np.searchsorted(kept, column))
-        parts += [rest[:, start:end], block]
-        start = end
-    return [*parts, rest[:, start:]]
-
-
 BOUNDS_NOTE = "features: every device maps its own values from public bounds to 0 … 1"
 MAX_DENSE = 1 << 28
-"""Sparse features with a lower bound other than 0 become dense: so many numbers at most."""
+"""Numbers of sparse features that a lower bound other than 0 makes dense, at most."""
 
 
 def read_bounds(text: str, width: int) -> tuple[Doubles, Doubles]:
-    """[width] the lower and upper bounds that `feature_bounds` says: two numbers, or a file."""
+    """Return [width] the lower and upper bounds of `feature_bounds`: two numbers, or a file."""
     scalars = scalar_bounds(text)
     if scalars is not None:
         return checked_bounds(*scalars, width=width)
@@ -181,7 +177,7 @@ def read_bounds(text: str, width: int) -> tuple[Doubles, Doubles]:
 def checked_bounds(
     low: Any, high: Any, *, width: int, what: str = "bounds"
 ) -> tuple[Doubles, Doubles]:
-    """[width] lower and upper bounds: finite, each lower one below its upper one."""
+    """Return [width] lower and upper bounds: finite, each lower one below its upper one."""
     made = []
     for name, side in (("low", low), ("high", high)):
         try:
@@ -203,7 +199,7 @@ def checked_bounds(
 
 
 def bounded(features: Any, low: Doubles, high: Doubles, what: str = "features") -> Any:
-    """[devices, width] (x - low) / (high - low), clipped to 0 … 1, as float32.
+    """Return [devices, width] (x - low) / (high - low), clipped to 0 … 1, as float32.
 
     Sparse features stay sparse where every lower bound is 0.
     """

@@ -60,13 +60,13 @@ class Graph:
     """[devices]: 0 trains, 1 validates, 2 tests, -1 none of them; None when the source gives no
     split."""
     name: str = ""
-    """What the graph is called in tables."""
+    """Name of the graph in tables."""
     dropped_self_loops: int = 0
     """Rows of the source that joined a device to itself."""
     dropped_duplicates: int = 0
     """Rows of the source that repeated an edge."""
     notes: tuple[str, ...] = ()
-    """What a reader of results should know about this graph, one sentence each."""
+    """Facts about this graph for readers of results, one sentence each."""
 
     def __post_init__(self) -> None:
         self._check_structure()

@@ -33,21 +33,21 @@ class Labelled:
     """[devices]: the index of the class, -1 where it is unknown."""
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What was decided on the way, one sentence each."""
+    """Decisions on the way, one sentence each."""
 
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Where labels come from, as errors name it."""
+    """The source of labels, as errors name it."""
 
     name: str
     """The column, array or attribute."""
     place: Callable[[int], str]
-    """Where the label of a device stands."""
+    """Function from a row to the place of its label."""
     file: str = ""
     """The file that holds it, if any."""
     other: str = ""
-    """How another column is chosen, and which there are."""
+    """Remedy: the choice of another column, and those that there are."""
     ids: Sequence[Any] = ()
     """[devices] the ids, to tell whether the labels are the ids again; may be empty."""
 
@@ -57,14 +57,14 @@ class LabelSource:
         return f"{self.file}: {self.name}" if self.file else self.name
 
     def or_other(self, remedy: str) -> str:
-        """A remedy, and the choice of another column where there is one."""
+        """Return a remedy, and the choice of another column where there is one."""
         return ", or ".join(filter(None, (remedy, self.other)))
 
 
 def label_classes(
     values: Sequence[str | None], source: LabelSource, options: ReadOptions
 ) -> Labelled:
-    """The classes that `values` say, one text per device; None is unknown.
+    """Return the classes that `values` say, one text per device; None is unknown.
 
     Raises:
         InputError: the values are no classes: fractions, negative numbers, or nearly all different.
@@ -165,7 +165,7 @@ def encode(names: Iterable[str | None]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def declared_classes(names: Any, what: str) -> tuple[str, ...]:
-    """The `class_names` that a graph of another library carries, checked; () where it has none."""
+    """Check and return the `class_names` of a graph of another library; () where it has none."""
     if names is None:
         return ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -178,7 +178,7 @@ def declared_classes(names: Any, what: str) -> tuple[str, ...]:
 def indices_of_names(
     names: Sequence[str | None], declared: Sequence[str], what: str
 ) -> tuple[Ints, tuple[str, ...]]:
-    """[devices] the index of each name among the `declared` ones, -1 for None; and those."""
+    """Return [devices] the index of each name among the `declared` ones, -1 for None; and those."""
     number: dict[str | None, int] = {name: index for index, name in enumerate(declared)}
     number[None] = -1
     for name in names:
@@ -188,24 +188,24 @@ def indices_of_names(
 
 
 FEW_DEVICES = 20
-"""So few devices may all be of different classes: a graph to try things out."""
+"""Up to this number, devices may all be of different classes: a graph to try things out."""
 MIN_PER_CLASS = 2
 """With fewer devices per class, on average, nearly every device has a class of its own."""
 MANY_CLASSES, MIN_PER_MANY = 100, 5
-"""Above so many classes, each needs so many devices on average: numbers of days, prices, ages in
-days repeat a few times by chance."""
+"""Above this number of classes, each needs that number of devices on average: numbers of days,
+prices, ages in days repeat a few times by chance."""
 
 
 class Doubt(NamedTuple):
-    """Why labels are no classes."""
+    """The reason why labels are no classes."""
 
     reason: str
     measured: bool
-    """Whether they may be measurements, which bins would make classes of."""
+    """True if they may be measurements, which bins would make classes of."""
 
 
 def doubt_of(names: Sequence[str | None], ids: Sequence[Any], *, numeric: bool) -> Doubt | None:
-    """Why labels that are nearly all different are no classes; None where they may be.
+    """Return why labels that are nearly all different are no classes; None where they may be.
 
     Args:
         names: [devices] the class of each device, None where it is unknown.
@@ -225,7 +225,7 @@ def doubt_of(names: Sequence[str | None], ids: Sequence[Any], *, numeric: bool) 
 
 
 def unlikely(classes: int, devices: int) -> bool:
-    """Whether so many classes on so many devices are hardly classes."""
+    """Return whether there are too many classes for the number of devices."""
     if devices <= FEW_DEVICES:
         return False
     per_class = devices / max(classes, 1)
@@ -233,7 +233,7 @@ def unlikely(classes: int, devices: int) -> bool:
 
 
 def binned(values: Doubles, bins: int) -> tuple[Ints, tuple[str, ...]]:
-    """[values] the class of each value, and the names of the classes, which are their ranges.
+    """Return [values] the class of each value, and the names of the classes: their ranges.
 
     A class is an interval `low to < high` whose borders are among the values. The border after the
     share k / `bins` of the values is the value whose predecessors are closest to that share, so
@@ -265,7 +265,7 @@ def _ranges(borders: Doubles) -> tuple[str, ...]:
 
 
 def _texts(values: Doubles) -> tuple[str, ...]:
-    """Short decimal texts, longer ones where short ones would coincide."""
+    """Return short decimal texts, longer ones where short ones would coincide."""
     short = [f"{value:.6g}" for value in values.tolist()]
     whole = [str(int(v)) if v.is_integer() and abs(v) < 2**53 else repr(v) for v in values.tolist()]
     if all(value.is_integer() for value in values.tolist()) or len(set(short)) < len(short):
@@ -312,7 +312,7 @@ def encode_array(
 
 
 def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any) -> Labelled:
-    """The classes of labels that a caller hands over.
+    """Return the classes of labels that a caller hands over.
 
     Whole numbers are indices of classes, so that a class that nobody has keeps its place; with
     declared `classes` nobody doubts them.
@@ -339,7 +339,7 @@ def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any
 
 
 def _is_number(value: Any) -> bool:
-    """Whether an object is a number, or stands for a missing one."""
+    """Return whether an object is a number, or stands for a missing one."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -349,7 +349,7 @@ def _is_whole(array: np.ndarray[Any, Any]) -> bool:
 
 
 def as_labels(values: Any) -> np.ndarray[Any, Any]:
-    """Labels as an array: a list with None, or of text and NaN, as objects."""
+    """Return labels as an array: a list with None, or of text and NaN, as objects."""
     if isinstance(values, list | tuple) and any(isinstance(value, str) for value in values):
         # NumPy would make text of all of them, and of None and NaN too.
         made = np.empty(len(values), dtype=object)
@@ -366,7 +366,7 @@ def as_labels(values: Any) -> np.ndarray[Any, Any]:
 
 
 def texts_of(array: np.ndarray[Any, Any], what: str) -> list[str | None]:
-    """[devices] each label as text; None where it is NaN or missing."""
+    """Return [devices] each label as text; None where it is NaN or missing."""
     if array.dtype.kind == "f":
         wrong = np.flatnonzero(np.isinf(array))
         if len(wrong):
@@ -427,7 +427,7 @@ MASK_NAMES = frozenset(name for names in SPELLINGS for name in names)
 
 
 class Role(IntEnum):
-    """What a device does in `classify`."""
+    """The part of a device in `classify`."""
 
     NOBODY = -1
     """It has no label: it takes part, and is only predicted."""
@@ -448,14 +448,14 @@ def checked_roles(roles: Any, devices: int) -> Ints:
 
 
 def roles_of_masks(train: Any, validation: Any, test: Any, labels: Any, what: str) -> Ints:
-    """[devices] roles from masks [devices] of truth values, or of zeros and ones.
+    """Return [devices] roles from masks [devices] of truth values, or of zeros and ones.
 
     A device in no mask has no role. Without a validation mask, or with an empty one, no device
     validates.
 
     Args:
         labels: [devices] the index of each class, -1 where it is unknown.
-        what: what errors name, e.g. the file.
+        what: the source in errors, e.g. the file.
 
     Raises:
         InputError: the masks overlap, are no masks of these devices, hold a device without a label,
@@ -467,7 +467,7 @@ def roles_of_masks(train: Any, validation: Any, test: Any, labels: Any, what: st
 def roles_in(
     source: Mapping[str, Any], labels: Any, options: ReadOptions, what: str = ""
 ) -> tuple[Ints | None, tuple[str, ...]]:
-    """The roles that the masks, or lists of rows, in `source` say, and notes; None without any.
+    """Return the roles that masks, or lists of rows, in `source` say, and notes; None without any.
 
     Args:
         source: arrays by name, e.g. those of an npz; None stands for an absent one.
@@ -495,7 +495,7 @@ def roles_in(
 
 
 def _roles(named: list[tuple[str, Any]], labels: Any, what: str) -> Ints:
-    """[devices] roles from the masks for training, validation and test, each with its name."""
+    """Return [devices] roles from the masks for training, validation and test, with their names."""
     labels = np.asarray(labels)
     there = ", ".join(name for name, mask in named if mask is not None)
     for name, mask in (named[Role.TRAIN], named[Role.TEST]):
@@ -528,7 +528,7 @@ def _roles(named: list[tuple[str, Any]], labels: Any, what: str) -> Ints:
 
 
 def masks_of(roles: Ints) -> dict[str, Flags]:
-    """The masks that say the same as `roles`, each [devices]."""
+    """Return the masks that say the same as `roles`, each [devices]."""
     return {name: np.asarray(roles == role) for role, name in enumerate(MASKS)}
 
 
@@ -552,7 +552,7 @@ def _checked_mask(mask: Any, devices: int, name: str, what: str) -> Flags:
 
 
 def _mask_of_rows(rows: Any, devices: int, name: str, what: str) -> Flags:
-    """[devices] which devices a list of rows names."""
+    """Return [devices] which devices a list of rows names."""
     array = np.asarray(rows)
     mask = np.zeros(devices, bool)
     if array.dtype == bool and array.shape == (devices,):

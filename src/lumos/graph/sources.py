@@ -1,4 +1,8 @@
-"""SNAP's folders and archives: facebook, lastfm, twitch-XX, and others in the same form."""
+"""Loading: from a name, a path or an object of another library to a graph.
+
+Named graphs are those of the catalog, in SNAP's folders and archives (facebook, lastfm, twitch-XX),
+and the demo graph. Folders in SNAP's form are recognised by their files.
+"""
 
 import os
 import re
@@ -90,8 +94,6 @@ def entry_in(folder: Folder) -> Entry:
     )
 
 
-# From what a user calls a graph to the graph: a name, a path, or an object of another library.
-
 DEMO = re.compile(r"demo(?::([0-9_]{1,12}))?", re.IGNORECASE | re.ASCII)
 
 
@@ -108,7 +110,7 @@ def load(
         spec: `demo`, `demo:60`, `facebook`, `lastfm`, `twitch-ENGB`, …; or the path of a SNAP
             folder or zip, of an npz, of an edge list with features and labels beside it, or of a
             folder that `lumos split` wrote.
-        data_dir: where the named graphs lie; otherwise LUMOS_DATA, otherwise ~/.cache/lumos.
+        data_dir: folder of named graphs; otherwise LUMOS_DATA, otherwise ~/.cache/lumos.
         features: without them only structure and labels are read, in much less memory.
         options: the fields of `ReadOptions`, e.g. weights="drop".
     """
@@ -130,7 +132,7 @@ def load(
 
 
 def demo_size(spec: str) -> int | None:
-    """Number of devices of the demo graph that `spec` names; None where it names another graph."""
+    """Return the number of devices if `spec` names a demo graph, else None."""
     match = DEMO.fullmatch(spec)
     if match is None:
         return None
@@ -146,14 +148,11 @@ def _demo(devices: int, features: bool, options: ReadOptions) -> Graph:
             "demo has one label, and words as features: leave out `label_column`, `label_bins` and "
             "`categorical`"
         )
-    graph = demo_graph(devices, features=features)
-    if not features or not options.feature_bounds:
-        return graph
-    return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
+    return _bounded(demo_graph(devices, features=features), options)
 
 
 def _parts(path: Path, features: bool, options: ReadOptions) -> Graph:
-    """The whole graph of a folder that `lumos split` wrote."""
+    """Read the whole graph of a folder that `lumos split` wrote."""
     if (options.label_column and not options.no_labels) or options.label_bins:
         raise UsageError(
             f"{path}: the parts of a graph have one label: leave out `label_column` and "
@@ -166,6 +165,11 @@ def _parts(path: Path, features: bool, options: ReadOptions) -> Graph:
         graph = replace(graph, roles=None)
     if options.no_labels:
         graph = replace(graph, labels=None, classes=())
+    return _bounded(graph, options)
+
+
+def _bounded(graph: Graph, options: ReadOptions) -> Graph:
+    """Map features by the bounds of the options, where there are both."""
     if graph.features is None or not options.feature_bounds:
         return graph
     return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
@@ -176,7 +180,7 @@ def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **optio
 
     Args:
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
-        data_dir: where the named graphs lie; see `load`.
+        data_dir: folder of named graphs; see `load`.
         options: the fields of `ReadOptions`; a `Graph` has been read and ignores them.
     """
     if isinstance(graph, Graph):
@@ -194,12 +198,12 @@ def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **optio
 
 
 def is_named(spec: str) -> bool:
-    """Whether `load` takes it for a name, also where a file or folder is called the same."""
+    """Return whether `load` takes it for a name, even if there is such a file or folder."""
     return bool(DEMO.fullmatch(spec) or entry_of(spec))
 
 
 def data_directory(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Where named graphs lie: the argument, LUMOS_DATA, or ~/.cache/lumos."""
+    """Return the folder of named graphs: the argument, LUMOS_DATA, or ~/.cache/lumos."""
     chosen = data_dir or os.environ.get("LUMOS_DATA") or "~/.cache/lumos"
     return Path(os.path.expanduser(chosen))
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from lumos.errors import UsageError
+import numpy as np
 
-# How a graph is read: what may be lost, which columns are meant, what is made of them.
+from lumos.errors import InputError, UsageError
+from lumos.typing import Ints
 
 NO_LABELS = "none"
 """As `label_column`: read no labels."""
@@ -17,7 +18,7 @@ NOT_ASKED = "features absent: not asked for"
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Which columns of a source are meant, and explicit permissions to convert it.
+    """Choice of columns of a source, and explicit permissions to convert it.
 
     A Lumos graph is undirected, unweighted and has at most one label per device. Columns are named,
     or numbered as errors count them: those of a text table from 1, those of an array from 0.
@@ -42,7 +43,7 @@ class ReadOptions:
     feature_bounds: str = ""
     """Public bounds of features: LOW,HIGH or a CSV with a row per column; they map to 0 … 1."""
     header: Literal["auto", "yes", "no"] = "auto"
-    """Whether the first line of each text table names its columns."""
+    """The first line of each text table names its columns: yes, no, or decide by its cells."""
 
     def __post_init__(self) -> None:
         # As Python callers write them: label_column=3, categorical=["color", 4], (low, high).
@@ -72,7 +73,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "ReadOptions":
-        """Options from keyword arguments; a wrong name lists the right ones."""
+        """Make options from keyword arguments; refuse a wrong name with the right ones."""
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
@@ -81,7 +82,7 @@ class ReadOptions:
 
     @property
     def no_labels(self) -> bool:
-        """Whether labels are left out, as for links where they are no classes."""
+        """True if labels are left out, as for links where they are no classes."""
         return self.label_column == NO_LABELS
 
     @property
@@ -91,13 +92,38 @@ class ReadOptions:
 
 
 def scalar_bounds(text: str) -> tuple[float, float] | None:
-    """`LOW,HIGH` as two numbers; None where the text is something else, a file."""
+    """Return `LOW,HIGH` as two numbers; None where the text is something else, a file."""
     parts = text.split(",")
     try:
         low, high = (float(part) for part in parts)
     except ValueError:
         return None
     return low, high
+
+
+def weighted(what: str) -> InputError:
+    """Return the error for a source with edge weights; `what` names one of them."""
+    return InputError(f"{what}, and Lumos has none; drop weights with `weights='drop'`")
+
+
+def directed(what: str) -> InputError:
+    """Return the error for a source that says that it is directed; `what` names the place."""
+    return InputError(f"{what}; read each arc as an undirected edge with `directed='symmetrise'`")
+
+
+def refuse_one_way(u: Ints, v: Ints, what: str) -> None:
+    """Refuse arcs u → v [arcs] of which one has no counterpart.
+
+    Raises:
+        InputError: the graph is directed.
+    """
+    size = int(max(u.max(initial=0), v.max(initial=0))) + 1
+    alone = np.setdiff1d(u * size + v, v * size + u)
+    if len(alone):
+        one, other = divmod(int(alone[0]), size)
+        raise directed(
+            f"{what}: {one} → {other} has no counterpart {other} → {one}, so the graph is directed"
+        )
 
 
 def _joined(name: str, value: Any) -> str:
@@ -108,7 +134,7 @@ def _joined(name: str, value: Any) -> str:
 
 
 def _findable(bounds: str | os.PathLike[str]) -> str:
-    """Bounds as a run folder keeps them: a file by its whole path."""
+    """Return bounds as a run folder keeps them: a file by its whole path."""
     text = os.fspath(bounds)
     if not text or scalar_bounds(text) is not None:
         return text

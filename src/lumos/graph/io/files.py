@@ -31,15 +31,15 @@ class Folder:
 
     @property
     def is_zip(self) -> bool:
-        """Whether the files lie in a zip."""
+        """True if the files lie in a zip."""
         return self.path.is_file()
 
     def file(self, name: str) -> str:
-        """Path of a file, as errors name it."""
+        """Return the path of a file, as errors name it."""
         return str(PurePosixPath(str(self.path), self.inside, name))
 
     def names(self) -> list[str]:
-        """Names of the files directly in this folder, sorted."""
+        """Return the names of the files directly in this folder, sorted."""
         with readable(str(self.path)):
             if not self.is_zip:
                 return sorted(child.name for child in self.path.iterdir() if child.is_file())
@@ -48,7 +48,7 @@ class Folder:
             )
 
     def folders(self) -> list[str]:
-        """Directories at any depth below this one (for a zip, inside it) that hold files."""
+        """Return directories below this one that hold files: in a zip, at any depth."""
         with readable(str(self.path)):
             if self.is_zip:
                 return sorted({str(path.parent) for path in self._members()} - {"."})
@@ -68,7 +68,7 @@ class Folder:
                 return archive.read(str(PurePosixPath(self.inside, name)))
 
     def sha256(self, name: str) -> str:
-        """Checksum of a file."""
+        """Return the checksum of a file."""
         return hashlib.sha256(self.read(name)).hexdigest()
 
 
@@ -315,7 +315,7 @@ def table_of(
         comments += [(line, content.lstrip("# "))] if content else []
         start, line = end + 1, line + 1
     else:
-        raise InputError(f"{file}, line 1: the file holds no rows; the graph is empty")
+        raise InputError(f"{file}, line 1: the file holds no rows; add some")
     separator = next((mark for mark in ",\t;" if mark in content), " ")
     cells = [cell.strip().strip('"') for cell in content.split(separator)]
     if separator == " ":

@@ -9,7 +9,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, is_sparse, shown, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.io import ReadOptions
+from lumos.graph.io import ReadOptions, directed, weighted
 from lumos.graph.io.files import MAX_ID
 from lumos.graph.labels import (
     UNKNOWN,
@@ -56,19 +56,13 @@ def from_networkx(
     if not (hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "is_directed")):
         raise InputError(f"a NetworkX graph is needed; got {type(graph).__name__}")
     if graph.is_directed() and permissions.directed == "refuse":
-        raise InputError(
-            "the NetworkX graph is directed; read each arc as an undirected edge with "
-            "`directed='symmetrise'`"
-        )
+        raise directed("the NetworkX graph is directed")
     nodes = list(graph.nodes)
     number = {node: index for index, node in enumerate(nodes)}
     pairs = []
     for u, v, value in graph.edges(data=weight, default=_ABSENT):
         if value is not _ABSENT and permissions.weights == "refuse":
-            raise InputError(
-                f"the edge {shown(u)}–{shown(v)} has the weight {shown(value)}, and Lumos has "
-                "none; drop weights with `weights='drop'`"
-            )
+            raise weighted(f"the edge {shown(u)}–{shown(v)} has the weight {shown(value)}")
         pairs.append((number[u], number[v]))
     if not nodes:
         raise InputError("the NetworkX graph is empty; it needs at least one node")
@@ -146,7 +140,7 @@ USUAL_FEATURES, USUAL_LABELS = "x", "y"
 
 
 def attributes_of(graph: Any, *but: str) -> str:
-    """The names of all node attributes `but` some, as messages list them; "" without any."""
+    """Return the names of all node attributes `but` some, as messages list them."""
     names = dict.fromkeys(str(name) for _, data in graph.nodes(data=True) for name in data)
     return ", ".join(name for name in names if name not in but)
 
@@ -154,7 +148,7 @@ def attributes_of(graph: Any, *but: str) -> str:
 def networkx_features(
     graph: Any, attributes: str | Sequence[str] | None, options: ReadOptions
 ) -> Columns | None:
-    """The features in one or several node attributes, or None."""
+    """Return the features in one or several node attributes, or None."""
     if attributes is None:
         return None
     names = [attributes] if isinstance(attributes, str) else list(attributes)
@@ -181,7 +175,7 @@ def networkx_features(
 
 
 def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> Labelled | None:
-    """The classes in a node attribute, or None."""
+    """Return the classes in a node attribute, or None."""
     declared = declared_classes(graph.graph.get(CLASS_NAMES), CLASS_NAMES)
     if attribute is None or options.no_labels:
         return None
@@ -210,7 +204,7 @@ def _absent(graph: Any, name: str) -> InputError:
 
 
 def _values(graph: Any, name: str) -> list[tuple[Any, Any]]:
-    """Every node with its attribute."""
+    """Return every node with its attribute."""
     for node, data in graph.nodes(data=True):
         if name not in data:
             raise InputError(f"node {shown(node)} has no {name!r}, but others have; add it")
@@ -218,7 +212,7 @@ def _values(graph: Any, name: str) -> list[tuple[Any, Any]]:
 
 
 def _numbers(graph: Any, name: str) -> Doubles:
-    """[devices, width] of one attribute: a number, or a list of numbers."""
+    """Return [devices, width] of one attribute: a number, or a list of numbers."""
     vectors: list[Doubles] = []
     for node, value in _values(graph, name):
         if isinstance(value, str):
@@ -239,7 +233,7 @@ def _numbers(graph: Any, name: str) -> Doubles:
 
 
 def _text(value: Any) -> str | None:
-    """A number or text as text; 2.0 is 2, and NaN is nothing."""
+    """Return a number or text as text; 2.0 is 2, and NaN is None."""
     if value is None or (isinstance(value, float | np.floating) and value != value):
         return None
     if isinstance(value, float | np.floating):

@@ -36,7 +36,7 @@ from lumos.errors import InputError
 from lumos.graph.arrays import is_sparse
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.io import NOT_ASKED, ReadOptions
+from lumos.graph.io import NOT_ASKED, ReadOptions, directed, refuse_one_way, weighted
 from lumos.graph.io.files import Folder, arrays_of, sparse_of
 from lumos.graph.labels import MASK_NAMES, Labelled, encode_array, roles_in
 from lumos.typing import Arrays, Ints
@@ -52,12 +52,12 @@ PART_NAMES = tuple(
 
 
 def has_adjacency(arrays: Arrays) -> bool:
-    """Whether the edges of an npz are such a matrix."""
+    """Return whether the edges of an npz are an adjacency matrix."""
     return _prefix(arrays, ADJACENCY) is not None
 
 
 def adjacency_pairs(arrays: Arrays, file: str, options: ReadOptions) -> tuple[Ints, int]:
-    """[entries, 2] the pairs of devices that the matrix joins, and the number of devices."""
+    """Return [entries, 2] the pairs that the matrix joins, and the number of devices."""
     prefix = _prefix(arrays, ADJACENCY) or ADJACENCY[0]
     matrix = sparse_of(arrays, file, prefix, "adjacency")
     devices, columns = matrix.shape
@@ -69,18 +69,16 @@ def adjacency_pairs(arrays: Arrays, file: str, options: ReadOptions) -> tuple[In
     joined = entries.data != 0
     if options.weights == "refuse" and np.any(entries.data[joined] != 1):
         value = entries.data[joined][np.argmax(entries.data[joined] != 1)]
-        raise InputError(
-            f"{file}: adjacency: the entry {value} is a weight, and Lumos has none; drop weights "
-            "with `weights='drop'`"
-        )
+        raise weighted(f"{file}: adjacency: the entry {value} is a weight")
     u, v = (place[joined].astype(np.int64) for place in entries.coords)
-    if options.directed == "refuse":
-        _refuse_directed(u, v, devices, file)
+    triangle = np.all(u <= v) or np.all(u >= v)
+    if options.directed == "refuse" and not triangle:
+        refuse_one_way(u, v, f"{file}: adjacency")
     return np.stack([u, v], axis=1), int(devices)
 
 
 def attributes(arrays: Arrays, file: str) -> Any:
-    """[devices, width] dense or sparse, or None."""
+    """Return [devices, width] dense or sparse, or None."""
     prefix = _prefix(arrays, ATTRIBUTES)
     if prefix is None:
         return arrays.get("attr_matrix")
@@ -88,7 +86,7 @@ def attributes(arrays: Arrays, file: str) -> Any:
 
 
 def label_matrix(arrays: Arrays, file: str) -> Any:
-    """[devices, classes] of zeros and ones, or None."""
+    """Return [devices, classes] of zeros and ones, or None."""
     prefix = _prefix(arrays, LABEL_PARTS)
     if prefix is None:
         return None
@@ -100,19 +98,6 @@ def label_matrix(arrays: Arrays, file: str) -> Any:
 
 def _prefix(arrays: Arrays, prefixes: tuple[str, ...]) -> str | None:
     return next((prefix for prefix in prefixes if f"{prefix}indptr" in arrays), None)
-
-
-def _refuse_directed(u: Ints, v: Ints, devices: int, file: str) -> None:
-    if np.all(u <= v) or np.all(u >= v):
-        return
-    forth, back = u * devices + v, v * devices + u
-    alone = np.setdiff1d(forth, back)
-    if len(alone):
-        one, other = divmod(int(alone[0]), devices)
-        raise InputError(
-            f"{file}: adjacency: {one} → {other} has no counterpart {other} → {one}, so the graph "
-            "is directed; read each arc as an undirected edge with `directed='symmetrise'`"
-        )
 
 
 WEIGHTS = ("edge_weight", "edge_weights", "edge_attr", "weights", "weight")
@@ -176,7 +161,7 @@ def _first(arrays: Arrays, *names: str) -> NDArray[Any] | None:
 def _labels(
     arrays: Arrays, file: str, options: ReadOptions
 ) -> tuple[Labelled | None, tuple[str, ...]]:
-    """The classes that the npz says, if any, and notes."""
+    """Return the classes that the npz says, if any, and notes."""
     asked = options.label_column
     if options.no_labels:
         return None, ()
@@ -207,7 +192,7 @@ def _labels(
 
 
 def _is_column(asked: str, target: NDArray[Any] | None) -> bool:
-    """Whether `asked` is the number of a column of the labels."""
+    """Return whether `asked` is the number of a column of the labels."""
     return (
         target is not None
         and target.ndim == 2
@@ -217,7 +202,7 @@ def _is_column(asked: str, target: NDArray[Any] | None) -> bool:
 
 
 def edges_in(arrays: Arrays, file: str) -> NDArray[Any]:
-    """[E, 2]: the edges of an npz, whichever way round they are stored."""
+    """Return [E, 2] the edges of an npz, whichever way round they are stored."""
     if "edges" in arrays:
         name, array = "edges", arrays["edges"]
         if array.ndim == 2 and array.shape[1] != 2 and array.shape[0] == 2:
@@ -243,15 +228,9 @@ def refuse_what_is_lost(arrays: Arrays, file: str, options: ReadOptions) -> None
     if options.weights == "refuse":
         for name in WEIGHTS:
             if name in arrays:
-                raise InputError(
-                    f"{file}: {name}: the edges have weights, and Lumos has none; drop them with "
-                    "`weights='drop'`"
-                )
+                raise weighted(f"{file}: {name}: the edges have weights")
     if options.directed == "refuse" and _is_true(arrays.get("directed")):
-        raise InputError(
-            f"{file}: directed is true; read each arc as an undirected edge with "
-            "`directed='symmetrise'`"
-        )
+        raise directed(f"{file}: directed is true")
 
 
 def _is_true(flag: NDArray[Any] | None) -> bool:

@@ -14,7 +14,7 @@ from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import is_sparse, refuse_width, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.io import ReadOptions
+from lumos.graph.io import ReadOptions, refuse_one_way, weighted
 from lumos.graph.labels import (
     MASK_NAMES,
     Labelled,
@@ -54,12 +54,9 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         )
     for attribute in ("edge_weight", "edge_attr"):
         if getattr(data, attribute, None) is not None and permissions.weights == "refuse":
-            raise InputError(
-                f"{attribute}: the edges have weights, and Lumos has none; drop them with "
-                "`weights='drop'`"
-            )
+            raise weighted(f"{attribute}: the edges have weights")
     if permissions.directed == "refuse":
-        _refuse_directed(arcs)
+        refuse_one_way(*arcs.astype(np.int64), "edge_index")
     labelled = _labels(data, permissions)
     labels = None if labelled is None else labelled.labels
     roles, notes = _roles(data, labels, permissions)
@@ -134,7 +131,7 @@ def to_pyg(graph: Graph) -> Any:
 
 
 def _labels(data: Any, options: ReadOptions) -> Labelled | None:
-    """The classes that `y`, or the attribute that was asked for, says; None without any."""
+    """Return the classes of `y`, or of the attribute that was asked for; None without any."""
     name, asked = "y", options.label_column
     if options.no_labels:
         return None
@@ -163,21 +160,21 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
 
 
 def _seen(data: Any, *but: str) -> str:
-    """The attributes of the data that may hold labels, as messages list them."""
+    """Return the attributes of the data that may hold labels, as messages list them."""
     keys = getattr(data, "keys", ())
     none = {"edge_index", "x", "device_ids", "class_names", "name", "num_nodes", *MASK_NAMES, *but}
     return ", ".join(key for key in (keys() if callable(keys) else keys) if key not in none)
 
 
 def _roles(data: Any, labels: Any, options: ReadOptions) -> tuple[Ints | None, tuple[str, ...]]:
-    """The roles that the masks of the data say, and notes."""
+    """Return the roles that the masks of the data say, and notes."""
     masks = {name: getattr(data, name, None) for name in sorted(MASK_NAMES)}
     arrays = {name: _array(mask) for name, mask in masks.items() if mask is not None}
     return roles_in(arrays, labels, options)
 
 
 def _named(graph: Graph, ids: Any) -> Graph:
-    """The same graph with the ids that its data carries, if any."""
+    """Return the same graph with the ids of its data, if there are any."""
     if ids is None:
         return graph
     named = unique_ids(ids if isinstance(ids, list | tuple) else _array(ids))
@@ -194,7 +191,7 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def _features(tensor: Any) -> Any:
-    """[devices, width]: dense, or in compressed rows if the tensor is sparse."""
+    """Return [devices, width], dense, or in compressed rows if the tensor is sparse."""
     if tensor is None:
         return None
     if "sparse" not in str(getattr(tensor, "layout", "")):
@@ -205,16 +202,3 @@ def _features(tensor: Any) -> Any:
     refuse_width(int(entries.shape[0]), int(entries.values().shape[0]), "x: rows")
     place = _array(entries.indices())
     return coo_array((_array(entries.values()), (place[0], place[1])), tuple(entries.shape)).tocsr()
-
-
-def _refuse_directed(arcs: np.ndarray[Any, Any]) -> None:
-    size = int(arcs.max(initial=0)) + 1
-    forth = np.unique(arcs[0].astype(np.int64) * size + arcs[1])
-    back = np.unique(arcs[1].astype(np.int64) * size + arcs[0])
-    alone = np.setdiff1d(forth, back)
-    if len(alone):
-        u, v = divmod(int(alone[0]), size)
-        raise InputError(
-            f"edge_index: {u} → {v} has no counterpart {v} → {u}, so the graph is directed; read "
-            "each arc as an undirected edge with `directed='symmetrise'`"
-        )

@@ -39,7 +39,7 @@ from lumos.graph.arrays import (
 )
 from lumos.graph.features import Columns, chosen_columns, prepared
 from lumos.graph.graph import Graph
-from lumos.graph.io import NOT_ASKED, ReadOptions
+from lumos.graph.io import NOT_ASKED, ReadOptions, directed, weighted
 from lumos.graph.io.files import (
     INTEGER,
     MAX_ID,
@@ -274,11 +274,8 @@ def read_edges(table: TextTable, options: ReadOptions, *, integers: bool) -> NDA
                 if cell.casefold() == "directed":
                     _refuse_directed(table, line, cell, options)
             elif cell and options.weights == "refuse":
-                table.refuse(
-                    line,
-                    f"{shown(cell)} in column {column + 1} is a weight, and Lumos has none; "
-                    "drop weights with `weights='drop'`",
-                )
+                place = f"{table.file}, line {line}: {shown(cell)} in column {column + 1}"
+                raise weighted(f"{place} is a weight")
         u, v = (table.id_of(cell, line, integers) for cell in row[:2])
         pairs.append((u, v))
     if not pairs:
@@ -288,11 +285,7 @@ def read_edges(table: TextTable, options: ReadOptions, *, integers: bool) -> NDA
 
 def _refuse_directed(table: TextTable, line: int, value: str, options: ReadOptions) -> None:
     if options.directed == "refuse":
-        table.refuse(
-            line,
-            f"{shown(value)}: the graph is directed; read each arc as an undirected edge with "
-            "`directed='symmetrise'`",
-        )
+        raise directed(f"{table.file}, line {line}: {shown(value)}: the graph is directed")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`manifest.json`: what the processes of a run agree on about a graph in parts; the parts.
+"""`manifest.json`, on which the processes of a run agree, and the partition of a graph.
 
 The manifest of a simulation also has facts that are computed from all data: the fingerprints, which
 name its randomness, counts of edges, extreme features, digests of splits. Whoever knows all but one
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, lookup, shown
 from lumos.graph.facts import GraphFacts
-from lumos.graph.io.files import readable
+from lumos.graph.io.files import readable, table_of
 from lumos.storage import one_line, write_text
 from lumos.typing import Ints
 
@@ -28,24 +28,24 @@ FORMAT = 2
 MARK = "lumos_parts"
 """The first key of every manifest."""
 CROWD = 100
-"""The least number of devices of all parts, for the slots of parts to be public."""
+"""Minimum number of devices of each part for the slots of parts to be public."""
 MAX_PARTS = 1 << 16
-"""Of parts that are no contiguous ranges."""
+"""Number of parts that are no contiguous ranges, at most."""
 Task = Literal["classify", "link"]
 IdKind = Literal["rows", "integers", "text"]
-"""How original ids are stored: not at all, because they are 0, 1, …; as numbers; as UTF-8."""
+"""Storage of original ids: none, because they are 0, 1, …; as numbers; as UTF-8."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PartsSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """Who trains, validates and tests: where the split comes from, and its counts."""
+    """Origin of a split into training, validation and test, and its counts."""
 
     origin: str
     """One sentence."""
     name: str
     """A digest, in simulations; empty for the default split of the seed."""
     shares: tuple[float, float, float] | None = None
-    """Of a random split of edges, from which it can be drawn again."""
+    """Shares of a random split of edges, from which it can be drawn again."""
     train: Count
     """Devices (classify) or edges (link; 0 on real devices)."""
     validation: Count
@@ -80,13 +80,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Size of an index of sparse features in memory, which the fingerprint depends on."""
     ids: IdKind
     seed: int
-    """By which the splits were drawn."""
+    """Seed by which the splits were drawn."""
     splits: dict[Task, PartsSplit]
-    """Of devices and of edges; a task without one cannot be trained."""
+    """Splits of devices and of edges; a task without one cannot be trained."""
     left_out: dict[Task, str]
-    """Why a task has no split, and what to do."""
+    """Reason why a task has no split, and what to do."""
     source_roles: bool
-    """Whether the source of the graph came with roles."""
+    """True if the source of the graph came with roles."""
     dropped_self_loops: Count = 0
     dropped_duplicates: Count = 0
 
@@ -103,7 +103,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("training edges without their split")
 
     def split(self, task: Task) -> PartsSplit:
-        """The split of a task.
+        """Return the split of a task.
 
         Raises:
             UsageError: there is none.
@@ -160,7 +160,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def equal_bounds(devices: int, parts: int) -> Ints:
-    """[parts + 1] contiguous ranges of about equal numbers of devices.
+    """Return [parts + 1] bounds of contiguous ranges of about equal numbers of devices.
 
     Raises:
         UsageError: there are fewer devices than parts, or no part.
@@ -173,18 +173,18 @@ def equal_bounds(devices: int, parts: int) -> Ints:
 
 
 def public_slots(slots: Ints, devices: Ints) -> list[int] | None:
-    """The slots of parts [parts], where all parts have many devices [parts]; otherwise None."""
+    """Return the slots of parts [parts], where all parts have many devices; otherwise None."""
     return slots.tolist() if int(devices.min()) >= CROWD else None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it, all or nothing."""
+    """Write the manifest, all or nothing."""
     text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     write_text(folder / MANIFEST, text.decode() + "\n", private=True)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read it.
+    """Read the manifest.
 
     Raises:
         InputError: it is missing, damaged, or of another version.
@@ -225,7 +225,7 @@ class Partition:
 
     @staticmethod
     def equal(devices: int, parts: int) -> "Partition":
-        """Contiguous ranges of about equal numbers of devices."""
+        """Return contiguous ranges of about equal numbers of devices."""
         return Partition(parts, equal_bounds(devices, parts))
 
     @cached_property
@@ -236,13 +236,13 @@ class Partition:
         return np.bincount(np.asarray(self.assignment), minlength=self.parts).astype(np.int64)
 
     def part_of(self, devices: Ints) -> Ints:
-        """[devices] the part of each."""
+        """Return [devices] the part of each."""
         if self.bounds is not None:
             return np.searchsorted(self.bounds, devices, side="right") - 1
         return np.asarray(self.assignment)[devices].astype(np.int64)
 
     def hosted(self) -> Iterator[Ints]:
-        """The devices of one part after the other, increasing."""
+        """Yield the devices of one part after the other, increasing."""
         ends = np.cumsum(self.counts)
         order = None if self.bounds is not None else np.argsort(self._numbers, kind="stable")
         for start, end in zip(ends - self.counts, ends, strict=True):
@@ -254,7 +254,7 @@ class Partition:
 
 
 def small_numbers(numbers: npt.NDArray[Any], most: int) -> PartNumbers:
-    """The same numbers, all below `most`, in one byte each, or two where one is too few."""
+    """Return the same numbers, all below `most`, in one byte each, or two where one is too few."""
     return numbers.astype(np.uint8) if most <= 256 else numbers.astype(np.uint16)
 
 
@@ -299,39 +299,35 @@ def _of_npy(path: Path, devices: int) -> Ints:
 
 def _of_table(path: Path, ids: Ids) -> Ints:
     with readable(str(path)):
-        lines = path.read_text("utf-8-sig").splitlines()
+        text = path.read_text("utf-8-sig")
     names: list[str] = []
     numbers: list[int] = []
-    places: list[int] = []
-    for place, line in enumerate(lines, start=1):
-        cells = [cell.strip().strip('"') for cell in line.replace("\t", ",").split(",")]
-        if not any(cells) or cells[0].startswith("#"):
-            continue
+    lines: list[int] = []
+    # Ids may be names, so that only the second column tells a header.
+    table = table_of(text, str(path), header="no") if text.strip() else None
+    for line, cells in table.rows() if table is not None else ():
         if len(cells) != 2:
-            raise InputError(f"{path}, line {place}: {len(cells)} columns; id,part is needed")
-        if not (cells[1].isdecimal() and len(cells[1]) < 7):
-            if not names and cells[1].casefold() in ("part", "parts", "partition"):
-                continue  # a header
+            raise InputError(f"{path}, line {line}: {len(cells)} columns; id,part is needed")
+        name, part = cells
+        if not (part.isdecimal() and len(part) < 7):
+            if not names and part.casefold() in ("part", "parts", "partition"):
+                continue
             raise InputError(
-                f"{path}, line {place}: {shown(cells[1])} is no part; parts are numbered from 0"
+                f"{path}, line {line}: {shown(part)} is no part; parts are numbered from 0"
             )
-        names.append(cells[0])
-        numbers.append(int(cells[1]))
-        places.append(place)
+        names.append(name)
+        numbers.append(int(part))
+        lines.append(line)
     if not names:
         raise InputError(f"{path}: it holds no rows; id,part is needed")
     known = np.array(names, dtype=object)
     if not isinstance(ids, tuple):
-        wrong = next((row for row, name in enumerate(names) if not _whole(name)), None)
-        if wrong is not None:
-            raise InputError(
-                f"{path}, line {places[wrong]}: {shown(names[wrong])} is not the id of any device"
-            )
-        known = np.array([int(name) for name in names], dtype=np.int64)
+        whole = (int(n) if n.isdecimal() and len(n) < 19 else -1 for n in names)
+        known = np.fromiter(whole, np.int64)
     rows = lookup(known, ids)
     for row in np.flatnonzero(rows < 0)[:1]:
         raise InputError(
-            f"{path}, line {places[row]}: {shown(names[row])} is not the id of any device"
+            f"{path}, line {lines[row]}: {shown(names[row])} is not the id of any device"
         )
     times = np.bincount(rows, minlength=len(ids))
     if (again := np.flatnonzero(times > 1)).size:
@@ -344,10 +340,6 @@ def _of_table(path: Path, ids: Ids) -> Ints:
     parts = np.empty(len(ids), np.int64)
     parts[rows] = numbers
     return parts
-
-
-def _whole(text: str) -> bool:
-    return text.isdecimal() and len(text) < 19
 
 
 def refuse_neither(parts: int | None, assign: Path | None) -> None:

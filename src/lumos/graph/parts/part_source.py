@@ -1,4 +1,4 @@
-"""Where parts come from: a graph in memory, or one that is made part by part.
+"""Sources of parts: a graph in memory, or one that is made part by part.
 
 A large demo graph is drawn in slices. An edge list that is too large for memory is read in blocks,
 twice as numbers: once to learn which devices there are, once to sort arcs into parts. Its ids must
@@ -66,14 +66,14 @@ BLOCK = 1 << 24
 ROWS = 1 << 20
 """Pairs that are sorted into parts at a time."""
 SPARSE_IDS = 4
-"""Ids up to so many times the number of devices are looked up in a table."""
+"""Largest id, by the number of devices, for which ids are looked up in a table."""
 
 
 class PartSource(ABC):
     """A graph from which parts are written one by one."""
 
     about: Graph
-    """What is known of the devices: ids, labels, roles; a streamed one has no edges."""
+    """Facts of the devices: ids, labels, roles; those of a streamed source have no edges."""
     edges: int
     """Number of edges, once they are prepared."""
     dropped_self_loops: int = 0
@@ -191,7 +191,7 @@ class ArcBuckets:
             start = end
 
     def take(self, number: int) -> Ints:
-        """[arcs] the distinct arcs of a part, as (owner - first) · devices + other, ascending.
+        """Return [arcs] the distinct arcs of a part: (owner - first) · devices + other, ascending.
 
         The file is deleted.
         """
@@ -205,7 +205,7 @@ class ArcBuckets:
 
 
 def lists_of(arcs: Ints, hosted: int, devices: int) -> tuple[Ints, Ints]:
-    """[hosted + 1] offsets and [arcs] neighbours, from distinct arcs as `ArcBuckets` has them."""
+    """Return [hosted + 1] offsets and [arcs] neighbours, from distinct arcs of `ArcBuckets`."""
     owner, other = np.divmod(arcs, devices)
     offsets = np.zeros(hosted + 1, np.int64)
     np.cumsum(np.bincount(owner, minlength=hosted), out=offsets[1:])
@@ -456,7 +456,7 @@ class StreamedEdgeList(StreamedSource):
         super().__init__(about, 0 if matrix is None else matrix.shape[1], rows)
 
     def _read(self, table: TextTable, options: ReadOptions) -> Ints:
-        """Keep all pairs as numbers; returns the distinct ids in them."""
+        """Keep all pairs as numbers, and return the distinct ids in them."""
         named, fresh = np.empty(0, np.int64), []
         for rows in _tables(self._path, table):
             pairs = read_edges(rows, options, integers=True)
@@ -482,7 +482,7 @@ class StreamedEdgeList(StreamedSource):
             raise InputError(f"{self._path}: every row joins a device to itself; no edge is left")
 
     def features(self, devices: Ints) -> "Features | None":
-        """[hosted, d] of a part."""
+        """Return [hosted, d] of a part."""
         if self._features is None:
             return None
         rows: Features = self._features[int(devices[0]) : int(devices[-1]) + 1]
@@ -490,7 +490,7 @@ class StreamedEdgeList(StreamedSource):
 
 
 def _numbering(ids: Ints) -> Callable[[Ints], Ints]:
-    """From ids to their rows; all of them are among `ids`, which ascend."""
+    """Return a function from ids to their rows; all are among `ids`, which ascend."""
     if ids[-1] >= SPARSE_IDS * len(ids):
         return lambda values: np.searchsorted(ids, values)
     table = np.zeros(int(ids[-1]) + 1, np.int32)  # a search among millions takes ten times as long
@@ -499,7 +499,7 @@ def _numbering(ids: Ints) -> Callable[[Ints], Ints]:
 
 
 def _blocks(path: Path) -> Iterator[str]:
-    """The text in blocks of whole lines."""
+    """Yield the text in blocks of whole lines."""
     with path.open(encoding="utf-8-sig") as file:
         rest = ""
         while block := file.read(BLOCK):
@@ -514,7 +514,7 @@ def _blocks(path: Path) -> Iterator[str]:
 
 
 def _tables(path: Path, table: TextTable) -> Iterator[TextTable]:
-    """The rows of a table in blocks; `table` has the first."""
+    """Yield the rows of a table in blocks; `table` has the first."""
     with readable(str(path)):
         blocks = _blocks(path)
         line = 1 + next(blocks).count("\n")
@@ -526,9 +526,9 @@ def _tables(path: Path, table: TextTable) -> Iterator[TextTable]:
 
 
 LARGE_DEMO = 500_000
-"""A demo graph of so many devices is made part by part."""
+"""Devices from which on a demo graph is made part by part."""
 LARGE_FILE = 1 << 28
-"""So is a graph from an edge list of so many bytes."""
+"""Bytes from which on an edge list is read part by part."""
 
 
 @contextmanager
@@ -541,11 +541,11 @@ def chosen_source(
     scratch: Path,
     options: Mapping[str, Any],
 ) -> Iterator[PartSource]:
-    """The source of the graph that `spec` names, as `lumos.load` takes it.
+    """Provide the source of the graph that `spec` names, as `lumos.load` takes it.
 
     Args:
         whole: read it into memory, however large it is.
-        scratch: where the parts will be written: what is needed on the way lies beside them.
+        scratch: folder in which the parts will be written; temporary files lie beside it.
         options: the fields of `ReadOptions`.
     """
     permissions = ReadOptions.of(options)
@@ -566,7 +566,7 @@ def chosen_source(
 
 
 def _edge_list(path: Path) -> tuple[Path | None, str]:
-    """The edge list that a path is or holds, and the name of its graph."""
+    """Return the edge list that a path is or holds, and the name of its graph."""
     if path.is_file() and path.suffix in SUFFIXES:
         return path, path.stem
     if path.is_dir() and not is_parts_folder(path):

@@ -55,7 +55,7 @@ UNFINISHED = "unfinished"
 
 
 def is_parts_folder(path: Path) -> bool:
-    """Whether a folder holds a graph in parts, or an unfinished one."""
+    """Return whether a folder holds a graph in parts, or an unfinished one."""
     if (path / UNFINISHED).is_dir():
         return True
     try:
@@ -66,7 +66,7 @@ def is_parts_folder(path: Path) -> bool:
 
 
 class HeldOutPairs(NamedTuple):
-    """What only the observer of a simulation has: [pairs, 2] each, as an `EdgeSplit` has them."""
+    """Pairs [pairs, 2] that only the observer of a simulation has, as in an `EdgeSplit`."""
 
     validation: Ints
     test: Ints
@@ -106,7 +106,7 @@ class PartsFolder:
         return self.manifest.parts
 
     def facts(self, task: Task) -> GraphFacts:
-        """What is public of the graph of a task: for link, of the training edges.
+        """Return the public facts of the graph of a task: for link, of the training edges.
 
         Raises:
             UsageError: the parts were not made for this task.
@@ -114,7 +114,7 @@ class PartsFolder:
         return self.manifest.facts(task)
 
     def split(self, task: Task) -> PartsSplit:
-        """Where the split of a task comes from, and how many train, validate and test.
+        """Return the origin of the split of a task, and its counts.
 
         Raises:
             UsageError: the parts were not made for this task.
@@ -122,7 +122,7 @@ class PartsFolder:
         return self.manifest.split(task)
 
     def range_of(self, rank: int, ranks: int) -> range:
-        """Numbers of the parts of one rank: contiguous, with about as many slots as the others'.
+        """Return the numbers of the parts of one rank: contiguous, with about equal slots.
 
         Raises:
             UsageError: there are fewer parts than ranks.
@@ -131,7 +131,7 @@ class PartsFolder:
         return range(int(ends[rank]), int(ends[rank + 1]))
 
     def hosts(self, ranks: int) -> Ints | PartNumbers:
-        """Who hosts whom: [ranks + 1] bounds of contiguous ranges, or [devices] the rank of each.
+        """Return [ranks + 1] bounds of contiguous ranges, or [devices] the rank of each device.
 
         Raises:
             UsageError: there are fewer parts than ranks.
@@ -145,7 +145,7 @@ class PartsFolder:
         return ranks_of_devices
 
     def part(self, numbers: Iterable[int], task: Task) -> GraphPart:
-        """Some parts as one, sorted by id.
+        """Return some parts as one, sorted by id.
 
         For link `neighbours` are those of training edges, and `held_back` has validation edges.
 
@@ -157,7 +157,7 @@ class PartsFolder:
         return joined(self._stored(numbers), self.manifest.graph.devices, link=task == "link")
 
     def ids(self, numbers: Iterable[int]) -> Ids:
-        """Original ids of the devices of some parts, in the order of their ids in the graph.
+        """Return original ids of the devices of some parts, in the order of the graph.
 
         Raises:
             InputError: a file is missing or damaged.
@@ -166,7 +166,7 @@ class PartsFolder:
         return joined_ids(self._stored(numbers))
 
     def held_out(self) -> HeldOutPairs:
-        """The edges and non-neighbours on which the observer of a simulation tests links.
+        """Return edges and non-neighbours on which the observer of a simulation tests links.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -187,7 +187,7 @@ class PartsFolder:
         )
 
     def graph(self, *, features: bool = True) -> Graph:
-        """The whole graph in memory.
+        """Read the whole graph into memory.
 
         Its roles are those that its source had. Where it had none, and the split of devices is not
         the default one of the seed, the roles are those of the split.
@@ -230,7 +230,7 @@ class PartsFolder:
         return stored
 
     def _cuts(self, ranks: int) -> Ints:
-        """[ranks + 1] the parts of rank r are cuts[r] … cuts[r + 1] - 1; each has one at least."""
+        """Return [ranks + 1] cuts: rank r has the parts cuts[r] … cuts[r + 1] - 1, one at least."""
         if not 1 <= ranks <= self.parts:
             raise UsageError(
                 f"{self.path} has {self.parts:,} parts, too few for {ranks:,} ranks; split the "
@@ -250,7 +250,7 @@ class PartsFolder:
 
 
 def _as_indexed(features: "Features | None", index_bytes: int) -> "Features | None":
-    """Sparse features with indices of so many bytes."""
+    """Return sparse features with indices of `index_bytes` bytes."""
     matrix: Any = features
     if is_sparse(matrix):
         from scipy.sparse import csr_array

@@ -66,7 +66,7 @@ DTYPES: Mapping[str, str] = {
 """Types of numbers that a file may hold, by their names in safetensors."""
 MAX_HEADER = 1 << 20
 MAPPED_BYTES = 1 << 16
-"""Smaller files are read at once: a process may hold only so many maps."""
+"""Size up to which files are read at once: a process may hold a limited number of maps."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
 
@@ -89,12 +89,12 @@ def write_layout(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def new_private(path: Path) -> IO[bytes]:
-    """A new file that only its owner may read, open for writing."""
+    """Open a new file for writing that only its owner may read."""
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE))
 
 
 def read_layout(path: Path, remedy: str) -> Arrays:
-    """The arrays of a file: read-only, and mapped, so that only what is used takes memory.
+    """Return the arrays of a file, read-only and mapped, so that only what is used takes memory.
 
     Args:
         path: the file.
@@ -139,7 +139,7 @@ def read_layout(path: Path, remedy: str) -> Arrays:
 
 
 def _place(entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    """Type, shape, start and end of an array."""
+    """Return type, shape, start and end of an array."""
     start, stop = entry["data_offsets"]
     numbers = (*entry["shape"], start, stop)
     if any(type(number) is not int or not 0 <= number < 1 << 62 for number in numbers):
@@ -155,13 +155,13 @@ REMEDY = "split the graph again"
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Where a part lies."""
+    """Return the path of a part."""
     return folder / f"part-{number:05d}.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoredPart:
-    """What the file of a part holds; arrays as narrow as they are there."""
+    """Content of the file of a part; arrays as narrow as they are there."""
 
     devices: Ints = field(repr=False)
     """[hosted] ids, increasing."""
@@ -311,7 +311,7 @@ class _Checked:
         return np.asarray(array)
 
     def within(self, name: str, shape: tuple[int, ...] | None, least: int, end: int) -> Any:
-        """Whole numbers, all of them at least `least` and below `end`."""
+        """Return whole numbers, all of them at least `least` and below `end`."""
         array = self._take(name, "iu", shape)
         if array.size and not least <= int(array.min()) <= int(array.max()) < end:
             self.refuse(name)
@@ -338,7 +338,7 @@ class _Checked:
 
 
 def joined(stored: Sequence[StoredPart], total: int, *, link: bool) -> GraphPart:
-    """The devices of several parts as one part, sorted by id.
+    """Return the devices of several parts as one part, sorted by id.
 
     Args:
         stored: the parts.
@@ -379,7 +379,7 @@ def joined(stored: Sequence[StoredPart], total: int, *, link: bool) -> GraphPart
 
 
 def joined_ids(stored: Sequence[StoredPart]) -> Ids:
-    """Original ids of the devices of several parts, in the order of `joined`."""
+    """Return original ids of the devices of several parts, in the order of `joined`."""
     devices = _end_to_end([part.devices for part in stored], np.int64)
     order = by_id(devices)
     given = [part.ids for part in stored]
@@ -394,26 +394,26 @@ def joined_ids(stored: Sequence[StoredPart]) -> Ids:
 
 
 def joined_column(stored: Sequence[StoredPart], columns: Sequence[npt.NDArray[Any]]) -> Ints:
-    """A number for each device, [hosted] for each part, in the order of `joined`."""
+    """Return a number for each device, from [hosted] of each part, in the order of `joined`."""
     order = by_id(_end_to_end([part.devices for part in stored], np.int64))
     whole = _end_to_end(columns, np.int64)
     return whole if order is None else whole[order]
 
 
 def by_id(devices: Ints) -> Ints | None:
-    """The order in which ids increase; None where they do."""
+    """Return the order in which ids increase; None where they do."""
     rising = bool((np.diff(devices) > 0).all())
     return None if rising else np.argsort(devices, kind="stable")
 
 
 def stacked(offsets: Sequence[Ints]) -> Ints:
-    """Offsets of compressed rows below one another."""
+    """Return offsets of compressed rows below one another."""
     counts = np.concatenate([np.diff(each) for each in offsets])
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64, copy=False)
 
 
 def stacked_features(features: "Sequence[Features | None]") -> "Features | None":
-    """Rows below one another; those of one part stay where they are mapped."""
+    """Return rows below one another; those of one part stay where they are mapped."""
     rows: list[Any] = [each for each in features if each is not None]
     if not rows:
         return None
@@ -432,7 +432,7 @@ def stacked_features(features: "Sequence[Features | None]") -> "Features | None"
 
 
 def _training(part: StoredPart) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Offsets and neighbours of training edges alone."""
+    """Return offsets and neighbours of training edges alone."""
     training = np.asarray(part.edge_roles) == Role.TRAIN
     before = np.concatenate([[0], np.cumsum(training)])
     return before[part.offsets], part.neighbours[training]
