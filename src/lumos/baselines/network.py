@@ -305,6 +305,11 @@ class Smoothed:
 class Layer(nn.Module):
     """[devices, inputs] to [devices, outputs] over the edges that the server believes in."""
 
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = _glorot(inputs, outputs)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """Return the layer's output, before any activation."""
         raise NotImplementedError
@@ -312,11 +317,6 @@ class Layer(nn.Module):
 
 class Gcn(Layer):
     """(D + I)^-½ (A + I) (D + I)^-½ X W + b (Kipf and Welling 2017)."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = _glorot(inputs, outputs)
-        self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """Compute the formula from the right."""
@@ -327,9 +327,8 @@ class Sage(Layer):
     """mean over neighbours · W + b + X · R (Hamilton et al. 2017)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight, self.root = _glorot(inputs, outputs), _glorot(inputs, outputs)
-        self.bias = nn.Parameter(torch.zeros(outputs))
+        super().__init__(inputs, outputs)
+        self.root = _glorot(inputs, outputs)
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """Compute the formula."""
@@ -342,11 +341,9 @@ class Gat(Layer):
     """Attention over neighbours and oneself (Veličković et al. 2018); heads side by side."""
 
     def __init__(self, inputs: int, outputs: int, heads: int) -> None:
-        super().__init__()
+        super().__init__(inputs, heads * outputs)
         self.heads = heads
-        self.weight = _glorot(inputs, heads * outputs)
         self.mine, self.theirs = _glorot(heads, outputs), _glorot(heads, outputs)
-        self.bias = nn.Parameter(torch.zeros(heads * outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """Attend to all neighbours; see `attend`."""
@@ -357,11 +354,6 @@ class Gat(Layer):
 
 class Alone(Layer):
     """X W + b: no neighbour."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.weight = _glorot(inputs, outputs)
-        self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, rows: Rows, arcs: Arcs) -> Tensor:
         """Compute the formula, whatever the arcs."""

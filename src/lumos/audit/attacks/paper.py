@@ -139,10 +139,8 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
         guess = label_guess(slopes[:epochs])
         yield GRADIENT_LABELS_ATTACK.row(
             "one neighbour",
-            (
-                "label of a training device, from gradients of the edge that the attacker "
-                f"carries, {epochs} epoch{'s' * (epochs > 1)}"
-            ),
+            "label of a training device, from gradients of the edge that the attacker "
+            f"carries, {epochs} epoch{'s' * (epochs > 1)}",
             "accuracy",
             Proportion(int((guess == labels).sum()), len(labels)),
             chance=(most / max(1, len(labels)), "the most frequent label"),

@@ -523,10 +523,8 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     needed = 2 * parameters.threshold - parameters.neighbours
     yield CHOSEN_COLLUDERS_ATTACK.row(
         "the coordinator with chosen devices",
-        (
-            f"devices whose vector {chosen} colluders open, chosen for each device "
-            "by everything before the draw"
-        ),
+        f"devices whose vector {chosen} colluders open, chosen for each device "
+        "by everything before the draw",
         "devices",
         Exactly(float((held >= needed).sum()), devices),
         bound=(0.0, "10 % may collude, chosen before the draw (docs/privacy.md)")
@@ -540,10 +538,8 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     failure = DRAWS * (whole.surrounded + whole.parted)
     yield CHOSEN_COLLUDERS_ATTACK.row(
         "the coordinator with chosen devices",
-        (
-            f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
-            f"draw, open some vector: computed probability, in 2^-{settings.security_bits}"
-        ),
+        f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
+        f"draw, open some vector: computed probability, in 2^-{settings.security_bits}",
         "probability",
         Exactly(failure * 2.0**settings.security_bits),
         bound=(1.0, f"2^-{settings.security_bits} over a run (lumos.secagg.parameters)"),

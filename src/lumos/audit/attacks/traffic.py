@@ -233,10 +233,8 @@ def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
         for what, wrong in uncounted_bytes(recorded).items():
             yield LEDGER_CONFORMANCE_ATTACK.row(
                 "the operator",
-                (
-                    f"{task}, {what}: bytes that some device sent or received, and the ledger "
-                    "did not count"
-                ),
+                f"{task}, {what}: bytes that some device sent or received, and the ledger "
+                "did not count",
                 "bytes",
                 Exactly(float(wrong), recorded.graph.devices),
                 bound=(0.0, "every message is checked and counted (docs/privacy.md)"),

@@ -56,7 +56,7 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         if getattr(data, attribute, None) is not None and permissions.weights == "refuse":
             raise weighted(f"{attribute}: the edges have weights")
     if permissions.directed == "refuse":
-        refuse_one_way(*arcs.astype(np.int64), "edge_index")
+        refuse_one_way(arcs[0].astype(np.int64), arcs[1].astype(np.int64), "edge_index")
     labelled = _labels(data, permissions)
     labels = None if labelled is None else labelled.labels
     roles, notes = _roles(data, labels, permissions)
