@@ -126,7 +126,7 @@ def test_trees(
     ],
 )
 def test_baseline(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert f"{arguments[-1] if arguments[-1][0] == '-' else arguments[-2]} has no meaning" in (
+    assert f"{arguments[-1] if arguments[-1][0] == '-' else arguments[-2]} has no effect" in (
         refused(capsys, "baseline", *arguments)
     )
 

@@ -29,7 +29,7 @@ def graph(tmp_path: Path) -> str:
         ["train", "GRAPH", "--verbose"],
         ["trees", "GRAPH", "--verbose"],
         ["baseline", "own", "GRAPH", "--epochs", "1", "--verbose"],
-        ["audit", "GRAPH", "--attack", "symbol", "--task", "classify", "--verbose"],
+        ["audit", "GRAPH", "--attack", "randomized-labels", "--task", "classify", "--verbose"],
         ["data", "check", "GRAPH"],
     ],
 )
