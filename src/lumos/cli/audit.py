@@ -137,7 +137,7 @@ def _answer(report: "AuditReport") -> str:
 
 
 def _line(report: "AuditReport", row: "AuditRow") -> str:
-    """What was found with its interval, without the messages, what is claimed, the verdict."""
+    """Return one line: the figure with its interval, without messages, the claim, the verdict."""
     found, without, claimed = report.figures(row)
     parts = [f"{row.about}: {found}"]
     parts += [f"without messages {without}"] * (row.chance is not None)
@@ -146,7 +146,7 @@ def _line(report: "AuditReport", row: "AuditRow") -> str:
 
 
 def _figures(report: "AuditReport", row: "AuditRow") -> str:
-    """What was found, without and with the messages, what is claimed, and the verdict."""
+    """Return all figures of a row: with and without the messages, the claim, the verdict."""
     found, without, claimed = report.figures(row)
     parts = [found]
     if row.chance is not None:

@@ -123,7 +123,7 @@ def _gain(expected: Expected) -> str:
 
 
 def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
-    """What a release keeps, as numbers.
+    """Return the information that a release keeps, as numbers.
 
     `clean_neighbours` compares information: bits of all randomized labels received over the bits of
     one.
@@ -145,7 +145,7 @@ def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
 
 
 def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
-    """What a release keeps, for people."""
+    """Return the information that a release keeps, as a table."""
     true, other = mechanism.values
     parameters = ", ".join(f"{name} {value}" for name, value in mechanism.parameters().items())
     many = "1 byte" if mechanism.width == 1 else f"{mechanism.width:,} bytes"

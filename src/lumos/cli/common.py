@@ -1,4 +1,4 @@
-"""What every command shares: common options, their places in the help, JSON, screen, wording.
+"""Shared by every command: common options, their places in the help, JSON, screen, wording.
 
 One line per option in `OPTIONS`: its group and, if `--help` shows it, its short text. An option
 without a short text is for experts: only `--help-all` shows it, in full. `COMMANDS` has what a
@@ -38,7 +38,7 @@ COMMON_GROUP = Group("Every command", sort_key=7)
 
 
 class Placed(NamedTuple):
-    """Where an option stands."""
+    """Place of an option in the help."""
 
     group: Group
     short: str = ""
@@ -239,13 +239,13 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 
 
 def short_text(command: str, option: str) -> str:
-    """What `--help` of a command says of an option; empty where it does not show it."""
+    """Return the short text of an option in `--help` of a command; empty where it is not shown."""
     own = COMMANDS.get(command, {})
     return own[option] if option in own else OPTIONS.get(option, Placed(RUN)).short
 
 
 def rank(option: str) -> int:
-    """Where an option stands among those of its group; after all others where it is unknown."""
+    """Return the position of an option in its group; after all others where it is unknown."""
     return [*OPTIONS].index(option) if option in OPTIONS else len(OPTIONS)
 
 

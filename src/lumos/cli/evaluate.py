@@ -128,7 +128,7 @@ def _show_details(measured: "Measured", summary: dict[str, Any]) -> None:
 
 SHARED = Common()
 WIDTH = 160
-"""Of a table that goes to a file."""
+"""Width of a table that is written to a file."""
 
 
 class SystemsFailed(LumosError):

@@ -29,7 +29,7 @@ class HelpScreen:
     command: str
     """As it was typed; empty for `lumos --help`."""
     everything: bool
-    """Whether `--help-all` asked for all options and full texts."""
+    """True if `--help-all` asked for all options and full texts."""
 
     show_metavar: ClassVar[bool] = False
 

@@ -63,7 +63,7 @@ def _parameter(option: str, hint: Any, text: str, default: str) -> Parameter:
 
 
 def _descriptions(group: type[Any]) -> dict[str, str | None]:
-    """What stands below each field, in the dataclass or in those that it extends."""
+    """Return the text below each field, of the dataclass or of those that it extends."""
     words: dict[str, str | None] = {}
     for kind in reversed(group.__mro__):
         if dataclasses.is_dataclass(kind):
@@ -110,6 +110,6 @@ if TYPE_CHECKING:
     Reading = Any
 else:
     Reading = options_of("Reading", ReadOptions)
-"""What may be lost when a graph is read: an option for each of `ReadOptions`."""
+"""Options of how a graph is read: one for each field of `ReadOptions`."""
 AS_IT_IS = Reading()
 """No option given."""

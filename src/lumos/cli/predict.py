@@ -22,7 +22,7 @@ COMMON = Common()
 CERTIFICATE = "certificate.pem"
 """In the folder of a real device."""
 TOP = 10
-"""How many candidates are printed."""
+"""Number of candidates that are printed."""
 _SHOWN = 20
 
 

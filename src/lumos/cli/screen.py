@@ -80,7 +80,7 @@ def score_table(run: "Run") -> Table:
 
 
 def heading_of(task: str) -> str:
-    """What a table of scores shows, and that it is the observer's."""
+    """Return the heading of a table of scores, which are the observer's."""
     return "accuracy (observer), %" if task == "classify" else "ROC-AUC (observer)"
 
 
@@ -189,7 +189,7 @@ def _show_topics(run: "Run") -> None:
 
 
 def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
-    """What is guaranteed about what, against whom: one block for each kind of thing."""
+    """Print the guarantees by adversary: one block for rows with the same guarantees."""
     screen = console()
     screen.print("What is guaranteed (docs/strict.md explains each entry):")
     about: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -206,7 +206,7 @@ def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
 
 
 def _show_choice(run: "Run") -> None:
-    """What the run measured by itself, what it chose, and what its scores are."""
+    """Print the run's own estimates, its choice, and the origin of its scores."""
     texts = run.config.profile.texts(run.config)
     what = "accuracy" if run.config.train.task == "classify" else "auc"
     if what == "accuracy":

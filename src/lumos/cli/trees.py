@@ -178,7 +178,7 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
 
 
 def _how(result: dict[str, Any]) -> str:
-    """Which backend compared, and in which group; an ideal one is booked as that group's."""
+    """Return the comparison backend and its group; an ideal one is counted as that group's."""
     if result["group"] == NO_GROUP:
         return str(result["compare"])
     booked = "booked as " if result["compare"] == "ideal" else ""

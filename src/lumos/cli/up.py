@@ -260,7 +260,7 @@ def status_table(status: RunStatus) -> Table:
 
 
 def status_rows(status: RunStatus) -> list[tuple[str, str]]:
-    """What people want to know: name and text."""
+    """Return the lines of the live table: name and text."""
     sent, received = status.wire_sent, status.wire_received
     return [
         ("online", f"{status.online:,} of {status.devices:,}"),

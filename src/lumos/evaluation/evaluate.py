@@ -198,7 +198,7 @@ def _python(graph: Any, asked: Mapping[str, Any], settings: Mapping[str, Any]) -
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Chosen:
-    """What is to be evaluated."""
+    """Systems, seeds and settings of an evaluation."""
 
     graph: Graph
     systems: list[EvaluatedSystem]
@@ -391,7 +391,7 @@ class SeededRuns:
         return paired_difference(self.scores(MAIN, metric), self.scores(variant, metric))
 
     def summary(self) -> dict[str, Any]:
-        """What `lumos train --seeds N --json` prints."""
+        """Return everything that `lumos train --seeds N --json` prints."""
         aggregate: dict[str, Any] = {
             variant: {metric: self.mean(variant, metric).as_json() for metric in self.metrics}
             for variant in self.variants

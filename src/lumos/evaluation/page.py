@@ -38,9 +38,9 @@ NAMES = {
     "test_average_precision": "average precision",
     **{f"test_hits_at_{most}": f"hits@{most}" for most in HITS},
 }
-"""What tables call a metric."""
+"""Names of metrics in tables."""
 SHORT = {"test_balanced_accuracy": "balanced", "test_average_precision": "avg. precision"}
-"""What narrow tables call it."""
+"""Names of metrics in narrow tables."""
 SIDELINES = ("test_calibration_error",)
 """Metrics that stand in wide tables only."""
 
@@ -110,7 +110,7 @@ def title(evaluation: Evaluation) -> str:
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """What a reader of the table should know, a sentence each."""
+    """Return remarks on the table, a sentence each."""
     sentences = ["± is the standard deviation over seeds."] * (len(evaluation.seeds) > 1)
     if any(row.minus_own is not None for row in evaluation.rows):
         own = EvaluatedSystem(OWN, evaluation.task).name
@@ -158,7 +158,7 @@ def as_text(evaluation: Evaluation) -> str:
 
 
 def work(evaluation: Evaluation) -> str:
-    """What was computed, and how long that took."""
+    """Return the number of runs, and their time."""
     known = f"{evaluation.known} runs were known" * bool(evaluation.known)
     processor = f"All together took {duration(evaluation.cpu_seconds)} of processor time."
     if not evaluation.ran:
@@ -217,7 +217,7 @@ def _facts(evaluation: Evaluation) -> Facts:
 
 
 def _summary(evaluation: Evaluation) -> list[str]:
-    """What the table says, in plain words."""
+    """Return the main results of the table in plain words."""
     metric = NAMES[evaluation.metrics[0]]
     sentences = [
         f"Test {metric} on {evaluation.graph}: every system with the same "

@@ -123,7 +123,7 @@ class Figure:
 
     @property
     def beside(self) -> bool:
-        """Whether it shares a row with others."""
+        """True if it shares a row with others."""
         return not self.wide
 
     @property

@@ -52,7 +52,7 @@ class Movement:
 
     @property
     def visible(self) -> bool:
-        """Whether the series moved by more than its noise explains."""
+        """True if the series moved by more than its noise explains."""
         return abs(self.last - self.first) > _SIGNIFICANT * math.sqrt(2) * self.error
 
 

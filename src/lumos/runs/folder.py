@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lumos.runs.run import Run
 
 VARIANTS = {MAIN: "", OWN: "own", CONTROL: "control"}
-"""Where each variant keeps its metrics and checkpoints."""
+"""Subfolder of each variant's metrics and checkpoints."""
 TREE_ARRAYS: dict[str, type[np.generic]] = {
     "keep": np.bool_,
     "workload": np.int64,
@@ -85,13 +85,13 @@ LEDGER_ARRAYS: dict[str, tuple[Any, ...]] = {
     "device_epsilon_collusion": (np.float64,),
     "device_edge_epsilon": (np.float64,),
 }
-"""What a folder knows of single devices and pairs: kind of number, and width where there is one."""
+"""Arrays of single devices and pairs in a ledger: type, and width where there is one."""
 DEVICES, SPLIT = "devices.npz", "split.npz"
 CHECKPOINT = "checkpoint.npz"
 
 
 def keeps_device_values(config: Config) -> bool:
-    """Whether the folder keeps what single devices did: not where the door `open` is shut."""
+    """Return True if the folder keeps values of single devices: not if door `open` is disabled."""
     return Door.OPEN in config.profile.doors
 
 
@@ -158,12 +158,12 @@ class RunFolder:
         return RunFolder(path)
 
     def started(self) -> bool:
-        """Whether the run here, or an variant beside it, has come to its first epoch."""
+        """Return True if the run here, or a variant beside it, has finished its first epoch."""
         metrics = (self.path / place / "metrics.jsonl" for place in VARIANTS.values())
         return any(file.exists() and file.stat().st_size > 0 for file in metrics)
 
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Return True if the run is finished."""
         return (self.path / "result.json").exists()
 
     def add_metrics(self, event: EpochEvent) -> None:
@@ -213,7 +213,7 @@ class RunFolder:
         write_arrays(self.path / CHECKPOINT, arrays, private=True)
 
     def remove_checkpoints(self) -> None:
-        """Of the run and all variants beside it: it is finished, and they count messages by device."""
+        """Remove the checkpoints of all variants: they count messages by device."""
         for place in VARIANTS.values():
             (self.path / place / CHECKPOINT).unlink(missing_ok=True)
 
@@ -406,7 +406,7 @@ def _same_run(path: Path, there: About, wanted: About) -> None:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Whether a `run.json` is one of ours, of whatever version."""
+    """Return True if a `run.json` is one of ours, of any version."""
     try:
         return "format" in json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -506,7 +506,7 @@ RELATION = (
     "each row of guarantees names its own: 'this or another' is replacement, a value against any "
     "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
 )
-"""Which two worlds the (ε, δ) of a row tell apart."""
+"""Neighbouring relation of the (ε, δ) of each row."""
 
 
 def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
@@ -527,7 +527,7 @@ def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
 
 
 def _needs(run: "Run", path: Path) -> bool:
-    """Whether this is a file of the run's folder, or its book."""
+    """Return True if this is a file of the run's folder, or its book."""
     settings = run.config.flat()
     own = [] if run.folder is None else list(run.folder.iterdir())
     own += [settings[name] for name in run.config.paths() if settings[name] is not None]

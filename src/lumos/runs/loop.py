@@ -47,7 +47,7 @@ from lumos.typing import Arrays, Flags, Floats, Ints, Progress
 Answer = TypeVar("Answer")
 
 IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
-"""What a transport has to permit where a simulation computes in the clear."""
+"""Topics that a transport permits where a simulation computes in the clear."""
 
 
 class Federation(Generic[Result]):
@@ -208,7 +208,7 @@ class Federation(Generic[Result]):
         return self.observer.scatter("checkpoint", parts)
 
     def fits(self, states: Sequence[Arrays]) -> bool:
-        """Whether ledgers of a checkpoint, as `scattered` gave it, are those of this run."""
+        """Return True if ledgers of a checkpoint, as `scattered` gave it, match this run."""
         return all(ledger.fits(part) for ledger, part in self._ledgers(states))
 
     def restore_ledgers(self, states: Sequence[Arrays]) -> None:
@@ -224,7 +224,8 @@ class Federation(Generic[Result]):
             yield self.transport.coordinator.ledger, part_of(states[0], "coordinator/")
 
     def digest_differs(self) -> bool:
-        """Whether shards differ in what is public and must be the same: the trainers' state."""
+        """Return True if shards differ in the public state of their trainers, which must be the
+        same."""
         digests = {_digest(trainer.state_dict()) for trainer in self.trainers}
         if len(digests) > 1:
             return True
@@ -345,7 +346,7 @@ class _Loop:
                 self.folder.save_checkpoint(state)
 
     def _keeps_checkpoints(self) -> bool:
-        """Whether rank 0 writes checkpoints: all ranks have to know, to send it their ledgers."""
+        """True if rank 0 writes checkpoints: all ranks have to know, to send it their ledgers."""
         simulated = self.federation.config.train.randomness == "seeded"
         asked = np.array([int(self.folder is not None and simulated)])
         return bool(self.federation.observer.add("checkpoints", asked)[0])
@@ -425,7 +426,7 @@ class _Loop:
 
 
 class _Passed(NamedTuple):
-    """What a ledger has of every device: a whole report would be several times as large."""
+    """Per-device counts of a ledger: a whole report would be several times as large."""
 
     flows: dict[str, Ints]
     rounds: int
@@ -594,7 +595,7 @@ class RunJob:
 
 
 def costs_of(observer: Observer, before: float) -> list[RankCost]:
-    """What each process took, in the order of the ranks; none elsewhere than at rank 0."""
+    """Return the cost of each process in the order of the ranks; empty elsewhere than at rank 0."""
     mine: Arrays = {"cost": np.array([cpu_seconds() - before, peak_rss_mb()])}
     gathered = [part["cost"].tolist() for part in observer.gather("cost", [mine])]
     return [RankCost(round(cpu, 3), round(rss, 1)) for cpu, rss in gathered]

@@ -47,7 +47,7 @@ class LinkPredictions:
     answered: Flags = field(repr=False)
     """[pairs] whether the second device answered."""
     ledger: LedgerReport | None = field(repr=False)
-    """What passed; None where nothing did."""
+    """Ledger of the messages; None where none was sent."""
 
     def __repr__(self) -> str:
         return (
@@ -122,7 +122,7 @@ def suggest(
 
 
 def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
-    """What a profile needs to answer questions about pairs.
+    """Return what a profile needs to answer questions about pairs.
 
     Args:
         data_dir: where named graphs lie.

@@ -59,7 +59,7 @@ def guarantee(run: "Run") -> str:
 
 
 def advice(run: "Run") -> str:
-    """What would help most, or tell more; empty where nothing comes to mind."""
+    """Return the most useful next step; empty where there is none."""
     if run.model.warnings:
         return run.model.warnings[0]
     if run.control is None and run.config.train.randomness == "seeded":
@@ -69,13 +69,13 @@ def advice(run: "Run") -> str:
 
 
 def split_used(run: "Run") -> str:
-    """Where the split comes from, how many train, validate and test, and what validation is for."""
+    """Return the origin of the split, its sizes, and the use of validation."""
     use = run.config.profile.texts(run.config).validation
     return run.about.split.origin + f". {use}" * bool(use)
 
 
 def _added(score: float, own: float, tested: int, what: str) -> str:
-    """What the difference to own features says."""
+    """Return the meaning of the difference to the local model."""
     points = 100 * (score - own)
     who = "neighbours" if what == "accuracy" else "messages"
     if score == own:
@@ -86,7 +86,7 @@ def _added(score: float, own: float, tested: int, what: str) -> str:
 
 
 def _against_control(score: float, control: float, of: str, tested: int, what: str) -> str:
-    """What a control reaches, and whether the run tells more."""
+    """Return the score of a control, and whether the run is better."""
     more = beyond_noise(score, control, tested, what) and score > control
     verdict = "" if more else ", so messages tell nothing that shows here"
     return f"a control with {of} reaches {_share(control)}{verdict}"
@@ -117,7 +117,7 @@ SHOWN = {
 
 
 def headline(run: "Run") -> str:
-    """What was run, in one line."""
+    """Return task, graph, profile and seed of a run in one line."""
     about, train = run.about, run.config.train
     name = about.graph.strip() or "a graph in memory"
     return (

@@ -17,7 +17,7 @@ Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]
 
 UPDATES = AggregateSettings(limit=float(1 << 18), least_limit=1024.0, fraction_bits=24)
-"""How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
+"""Encoding of summed updates: up to 262,144 in steps of 2^-24, for up to two million devices.
 
 Beyond that the range is narrower, down to 1,024 for half a billion devices.
 
@@ -28,7 +28,7 @@ the range is wide; a mean over n devices is off by at most 2^-25.
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How a model is trained (section VIII-B, errata 9)."""
+    """Settings of training (section VIII-B, errata 9)."""
 
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
@@ -42,8 +42,8 @@ class TrainSettings:
     weight_decay: float = 0.0
     """L2 regularisation: this fraction of each weight is added to its gradient."""
     aggregate: Aggregate = "ideal"
-    """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
-    secure by masked sums."""
+    """Sum of updates. ideal: computed in the clear (simulation only, labelled so); secure: by
+    masked sums."""
     randomness: RandomnessSource = "seeded"
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
     control: bool = False
@@ -124,7 +124,7 @@ class Config:
     trees: TreeSettings
     model: ModelSettings
     profile_settings: ProfileSettings
-    """What only the profile has: an instance of its own dataclass."""
+    """Settings that only the profile has: an instance of its own dataclass."""
     updates: AggregateSettings = field(default=UPDATES)
 
     @property
@@ -196,7 +196,7 @@ class Config:
         }
 
     def improvements(self) -> list[str]:
-        """Where this departs from the letter of the paper, one sentence each."""
+        """Return the departures from the letter of the paper, one sentence each."""
         return self.profile.improvements(self)
 
 

@@ -57,7 +57,7 @@ class VertexSplit(NamedTuple):
     roles: Ints
     """[devices]"""
     origin: str
-    """Where they come from, in one sentence."""
+    """Origin of the split, in one sentence."""
     name: str
     """A digest; empty for the random split of the seed."""
 
@@ -69,7 +69,7 @@ class HeldOut(NamedTuple):
     origin: str
     name: str
     shares: Shares | None
-    """Of a random split, from which it can be drawn again."""
+    """Shares of a random split, from which it can be drawn again."""
 
 
 def settled(given: GivenSplit) -> Any:
@@ -86,7 +86,7 @@ def settled(given: GivenSplit) -> Any:
 
 
 def names_parts(given: GivenSplit) -> bool:
-    """Whether a split names devices or edges, so that it is of one task; otherwise it is random."""
+    """Return True if a split names devices or edges, so that it belongs to one task."""
     if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
         return False
     if isinstance(given, str):
@@ -100,7 +100,7 @@ def reading_of(given: GivenSplit) -> dict[str, Any]:
 
 
 def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> VertexSplit:
-    """Who trains, validates and tests.
+    """Return the devices that train, validate and test.
 
     Raises:
         InputError: the graph has no labels, or the split does not fit it.
@@ -128,7 +128,7 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> V
 
 
 def edge_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> HeldOut:
-    """Which edges train, validate and test.
+    """Return the edges that train, validate and test.
 
     Raises:
         InputError: the split does not fit the graph.
@@ -206,7 +206,7 @@ def _shares(numbers: Sequence[float]) -> Shares:
 
 
 def _with_validation(roles: Ints, origin: str, public: PublicRandomness) -> tuple[Ints, str]:
-    """Where nobody validates, a public quarter of the training devices does."""
+    """Let a public quarter of the training devices validate where nobody does."""
     if (roles == Role.VALIDATION).any():
         return roles, origin
     training = np.flatnonzero(roles == Role.TRAIN)
@@ -257,7 +257,7 @@ PART_NAMES = {
     "validation": ("validation", "val", "valid", "dev"),
     "test": ("test", "testing"),
 }
-"""What the parts of a split may be called; `_mask`, `_idx`, … may follow."""
+"""Accepted names of the parts of a split; `_mask`, `_idx`, … may follow."""
 NEGATIVE = ("_negative", "_negatives", "_neg", "_non_neighbours")
 ENDINGS = ("_mask", "_idx", "_index", "_indices", "_ids", "_edges", "_edge", "_pos")
 
@@ -405,7 +405,7 @@ def _as_array(rows: Any) -> Any:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".npz")
 WORDS = ("split", "part", "role", "set", "mask")
-"""What the last column of a CSV may be called."""
+"""Accepted names of the last column of a CSV."""
 
 
 def read_split(path: Path) -> dict[str, Any]:
