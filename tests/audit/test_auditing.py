@@ -97,7 +97,7 @@ def test_what_has_nothing_to_attack_is_refused() -> None:
         lumos.run_audit("demo:60", attacks=["symbol"], task="link")
     with pytest.raises(UsageError, match="must be one of"):
         lumos.run_audit("demo:60", attacks=["telepathy"])
-    with pytest.raises(UsageError, match="has no meaning"):
+    with pytest.raises(UsageError, match="has no effect"):
         lumos.run_audit("demo:60", pool="sum")
 
 

@@ -57,7 +57,7 @@ def test_a_registered_system_runs_by_name(capsys: pytest.CaptureFixture[str]) ->
     assert (len(measured.history), measured.settings.backbone) == (7, "sage")
     assert measured.notes == ["The server knows every edge."]
     assert measured.settings.hidden == TRAINING["hidden"]
-    with pytest.raises(UsageError, match="`epsilon` has no meaning for edges-only"):
+    with pytest.raises(UsageError, match="`epsilon` has no effect for edges-only"):
         BaselineSettings(system="edges-only", epsilon=1.0)
     with pytest.raises(UsageError, match="edges-only cannot predict links"):
         BaselineSettings(system="edges-only", task="link")

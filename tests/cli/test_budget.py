@@ -98,7 +98,7 @@ def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]
     assert run(["budget", *arguments]) == 0
     out = capsys.readouterr().out
     assert "opinion" not in out
-    assert "no forecast: with so many classes" in out
+    assert "no forecast: a simulation with this number of classes" in out
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
         auc, error = measured[f"levels_auc_{way}"], measured[f"levels_auc_{way}_error"]
         assert f"{auc:.3f} ± {error:.3f} (guessing 0.500)" in drawn
     ledger = result["ledger"]
-    assert f"{ledger['scores']:,} pairs learnt the level of their score in training" in shown
+    assert f"{ledger['scores']:,} pairs learnt the bucket of their score in training" in shown
     assert f"{ledger['comparison_bits']:,.0f} bits, counted at both ends" in shown
     assert "Workload and trees" not in shown
     _, stages = table(folder, "The stages of training")

@@ -463,7 +463,7 @@ def _refuse_ignored(settings: dict[str, Any], configs: Sequence[Config]) -> None
     for name in settings:
         reasons = [config.profile.ignores(name, config) for config in configs]
         if all(reasons):
-            raise UsageError(f"`{name}` has no meaning with {reasons[0]}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reasons[0]}; leave it out")
 
 
 def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:

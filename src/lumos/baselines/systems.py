@@ -190,7 +190,7 @@ class BaselineSettings(ServerSettings):
                 value = defaults[name]
             elif value is not None and name not in defaults:
                 raise UsageError(
-                    f"`{name}` has no meaning for {self.system} with `task='{self.task}'`; "
+                    f"`{name}` has no effect for {self.system} with `task='{self.task}'`; "
                     "leave it out"
                 )
             if hint is float and isinstance(value, int):
@@ -251,5 +251,5 @@ def asked(**settings: Any) -> BaselineSettings:
     made = BaselineSettings(**settings)
     for name in settings:
         if reason := made.ignored(name):
-            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
     return made

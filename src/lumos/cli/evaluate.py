@@ -83,16 +83,12 @@ def baseline(
 
 
 def show_baseline(measured: "Measured", *, verbose: bool) -> None:
-    """The answer, the scores, what the server got; cost and settings if everything is asked for."""
+    """Print the answer, the scores and what the server received; cost and settings if verbose."""
     screen, summary = console(), measured.summary()
     classify, name = summary["task"] == "classify", summary["graph"] or "this graph"
     score = 100 * measured.metrics["test_accuracy" if classify else "test_auc"]
-    done = (
-        f"classifies {score:.1f} % of test devices rightly"
-        if classify
-        else f"tells a test edge from a pair of non-neighbours in {score:.1f} % of comparisons (ROC-AUC)"
-    )
-    paragraph(screen, f"On {name}, {summary['system']} {done}.")
+    what = "accuracy" if classify else "ROC-AUC"
+    paragraph(screen, f"Test {what} of {summary['system']} on {name}: {score:.1f} %.")
     screen.print()
     columns = columns_of(summary["task"], measured.metrics)
     table = Table(heading_of(summary["task"]), box=None, header_style="")
@@ -132,7 +128,7 @@ WIDTH = 160
 
 
 class SystemsFailed(LumosError):
-    """Some systems have no score; the others are there."""
+    """Raised when some systems have no score, after the others were printed."""
 
 
 def evaluate(
@@ -152,7 +148,7 @@ def evaluate(
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     common: Common = SHARED,
 ) -> None:
-    """Compare Lumos, own features, the control and other systems on one graph.
+    """Compare Lumos, the local model, the control and other systems on one graph.
 
     Every system is run with the same seeds and splits, and finished with its own defaults. With
     --out, an interrupted command goes on where it stopped.
@@ -186,7 +182,7 @@ def evaluate(
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
     again = None if out is None else f"finished runs are in {out}: the same command continues"
-    with continued_by(again):
+    with continued_by(lambda: again):
         evaluation = evaluate_graph(
             lambda: load(
                 graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)}
@@ -226,7 +222,7 @@ def _command(
 
 
 def show(evaluation: "Evaluation", out: Path | None) -> None:
-    """The result for people."""
+    """Print the result."""
     from lumos.evaluation.page import body, protections, remarks, title, work
 
     screen = console()

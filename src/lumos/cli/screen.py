@@ -1,4 +1,4 @@
-"""A run on the screen: the answer, the scores, the guarantee, one advice; the rest by `--verbose`."""
+"""A run on the screen: answer, scores, guarantee, one advice; the rest by `--verbose`."""
 
 import textwrap
 from collections.abc import Mapping
@@ -62,7 +62,7 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
 
 
 def score_table(run: "Run") -> Table:
-    """The observer's scores of every variant."""
+    """Return a table of the observer's scores of every variant."""
     texts, task = run.config.profile.texts(run.config), run.config.train.task
     columns = columns_of(task, run.metrics)
     table = Table(heading_of(task), box=None, header_style="")
@@ -85,13 +85,13 @@ def heading_of(task: str) -> str:
 
 
 def columns_of(task: str, scores: Mapping[str, Any]) -> dict[str, str]:
-    """By heading, the names of the scores that a table shows and that were measured."""
+    """Return the measured scores that a table shows, by heading."""
     known = CLASSIFY if task == "classify" else LINK
     return {name: key for name, key in known.items() if key in scores}
 
 
 def shown(score: float, task: str) -> str:
-    """A score as its table has it: in percent, or between 0 and 1 for links."""
+    """Return a score as text: in percent, or between 0 and 1 for links."""
     return f"{100 * score:.1f}" if task == "classify" else f"{score:.4f}"
 
 
@@ -158,7 +158,7 @@ def show_details(run: "Run") -> None:
     if ledger.scores:
         table.add_row(
             "answers in training",
-            f"{ledger.scores:,} pairs learnt the level of their score, "
+            f"{ledger.scores:,} pairs learnt the bucket of their score, "
             f"{ledger.comparison_bits / ledger.scores:g} bits each",
         )
     table.add_row(
@@ -220,16 +220,14 @@ def _show_choice(run: "Run") -> None:
             f"{estimates[f'{name}_error']:.3f}"
             for name in measured
         )
-        console().print(
-            f"levels of held-back edges against non-neighbours, by noisy histograms: {levels}"
-        )
+        console().print(f"AUC of score buckets, held-back edges against non-neighbours: {levels}")
     elif estimates:
         console().print(
-            "without true labels, from the noisy model selection: accuracy "
-            f"{100 * estimates['voted_accuracy']:.1f} ± "
-            f"{100 * estimates['voted_accuracy_error']:.1f} %, own features "
-            f"{100 * estimates['own_voted_accuracy']:.1f} ± "
-            f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
+            "estimated without true labels, by the private model selection: accuracy "
+            f"{100 * estimates['selected_accuracy']:.1f} ± "
+            f"{100 * estimates['selected_accuracy_error']:.1f} %, local model "
+            f"{100 * estimates['own_selected_accuracy']:.1f} ± "
+            f"{100 * estimates['own_selected_accuracy_error']:.1f} %"
         )
     if run.model.choice:
         choice = run.model.choice
@@ -257,7 +255,7 @@ def several_seeds(
     from lumos.evaluation.evaluate import train_seeds
 
     again = None if out is None else f"the same command with --resume continues in {out}"
-    with continued_by(again):
+    with continued_by(lambda: again):
         found = train_seeds(
             graph,
             config,
@@ -276,7 +274,7 @@ def several_seeds(
 
 
 def show_seeds(found: "SeededRuns", config: Config, out: Path | None) -> None:
-    """The means for people."""
+    """Print the means over seeds."""
     from lumos.evaluation.page import NAMES, SHORT, SIDELINES
     from lumos.training.trainer import CONTROL, MAIN, OWN
 

@@ -1,4 +1,4 @@
-"""`lumos trees`: decide who carries which edge, and show what it cost."""
+"""`lumos trees`: assign every edge to one of its two devices, and show the cost."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,7 +41,7 @@ def trees(
     plot: Annotated[Path | None, placed("plot")] = None,
     common: Common = COMMON,
 ) -> None:
-    """Balance the trees of a federation: decide who carries which edge.
+    """Balance the trees of a federation: assign every edge to one of its two devices.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _asked(settings: dict[str, Any]) -> TreeSettings:
     made = TreeSettings(**settings)
     for name in settings:
         if reason := made.ignored(name):
-            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
     return made
 
 
@@ -160,7 +160,8 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
     paragraph(
         screen,
         f"{result['balancer']} took {ledger.comparisons:,} comparisons ({_how(result)}), "
-        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; randomness {result['coins']}.",
+        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; "
+        f"randomness {result['randomness']}.",
     )
     if verbose:
         screen.print(f"{graph.devices:,} devices, {graph.edges:,} edges")

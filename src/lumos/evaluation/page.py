@@ -58,7 +58,7 @@ def unit(evaluation: Evaluation) -> tuple[float, int, str]:
 
 
 def body(evaluation: Evaluation, *, wide: bool = False) -> Body:
-    """System, scores, the paired difference to own features, seeds, seconds.
+    """System, scores, the paired difference to the local model, seeds, seconds.
 
     Args:
         wide: with every metric, and its whole name.
@@ -90,7 +90,7 @@ def _score(row: SystemScore, factor: float, digits: int) -> str:
 
 
 def difference(row: SystemScore, factor: float, digits: int) -> str:
-    """Mean ± standard deviation of the paired difference to own features."""
+    """Mean ± standard deviation of the paired difference to the local model."""
     if row.minus_own is None:
         return ""
     text = f"{factor * row.minus_own:+.{digits}f}"
@@ -234,7 +234,7 @@ def _added(row: SystemScore, evaluation: Evaluation) -> str:
     factor, digits, sign = unit(evaluation)
     gain, error = factor * (row.minus_own or 0.0), row.minus_own_se
     points = "points" if sign else f"of {NAMES[row.metric]}"
-    alone = "own features" if sign else "what a device knows alone"
+    alone = "the local model" if sign else "what a device knows alone"
     if row.by_seed == evaluation.row(OWN).by_seed:
         return f"Messages add nothing to {alone} under the same protection: scores are the same."
     text = f"Messages add {gain:+.{digits}f} {points} to {alone} under the same protection"
@@ -283,8 +283,7 @@ def _scores(evaluation: Evaluation) -> Section:
 def _protection(evaluation: Evaluation) -> Section:
     about = (
         "A score without its guarantee says half. (ε, δ) is of the whole run: what somebody who "
-        "sees "
-        "every message and the model can tell; of several kinds of devices the weakest counts."
+        "sees every message and the model can tell; of several kinds of devices the weakest counts."
     )
     rows = [[name, what] for name, what in protections(evaluation).items()]
     caption = "What protects label, features and edges"

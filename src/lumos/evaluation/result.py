@@ -46,7 +46,7 @@ class MeanScore:
 
 
 def mean_of(by_seed: Mapping[int, float]) -> MeanScore:
-    """Over the seeds that have the number."""
+    """Return the mean over the seeds that have the number."""
     values = list(by_seed.values())
     return MeanScore(
         mean=statistics.fmean(values) if values else None,
@@ -78,10 +78,10 @@ SYSTEM_NAMES = {
 }
 _NAMES = {
     **SYSTEM_NAMES,
-    OWN: f"own features in {STRICT}",
+    OWN: f"local model in {STRICT}",
     f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a non-neighbour's links
     CONTROL: f"control of {STRICT}",
-    OWN_UNPROTECTED: "own features, unprotected",
+    OWN_UNPROTECTED: "local model, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}
 _CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "randomness", "checkpoint_every")
@@ -113,7 +113,7 @@ class EvaluatedSystem:
 
     @property
     def profile(self) -> str:
-        """The profile of its run; empty for a baseline. Own features and control are of strict."""
+        """The profile of its run; empty for a baseline. Local model and control are of strict."""
         if self.variant != MAIN:
             return STRICT
         return self.key if self.key in PROFILES else ""
@@ -163,7 +163,7 @@ class EvaluatedSystem:
             return {"system": self.baseline, "task": self.task}
         chosen: dict[str, Any] = {"profile": self.profile, "task": self.task}
         if self.profile != STRICT:
-            chosen["floor"] = False  # own features stand in a line of their own
+            chosen["floor"] = False  # the local model has a line of its own
         if not Config.of(**chosen).profile.ignores("compare", Config.of(**chosen)):
             chosen["compare"] = "ideal"  # the same trees and counts as by secret comparisons
         return chosen
@@ -214,7 +214,7 @@ _SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership
 
 @dataclass(frozen=True, kw_only=True)
 class SystemScore:
-    """One score of one system: mean and spread over seeds, and the difference to own features."""
+    """One score of one system over seeds, and its difference to the local model."""
 
     system: str
     """Name of the system in tables."""

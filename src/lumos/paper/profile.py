@@ -96,7 +96,7 @@ class PaperProfile:
         }
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no meaning."""
+        """With which settings a setting has no effect."""
         groups = (config.trees, config.model, settings_of(config))
         return next(filter(None, (group.ignored(name) for group in groups)), "")
 

@@ -51,7 +51,7 @@ IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
 
 
 class Federation(Generic[Result]):
-    """The parties of one run that this process hosts: all of them, or a rank's own.
+    """The participants of one run that this process hosts: all of them, or a rank's own.
 
     Args:
         problem: graph, trees, split.

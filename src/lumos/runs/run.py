@@ -107,7 +107,7 @@ class Run:
 
     @property
     def own(self) -> Scores | None:
-        """Scores by own features only."""
+        """Scores of the local model (no neighbours)."""
         return self.scores.get(OWN)
 
     @property
@@ -317,7 +317,7 @@ class Run:
         id, no degree and no array over devices.
 
         Args:
-            simulated: also where randomness were simulated, or sums computed in the clear: such
+            simulated: also where randomness came from the seed, or sums computed in the clear: such
                 weights keep none of the guarantees.
 
         Raises:

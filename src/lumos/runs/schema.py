@@ -63,7 +63,7 @@ class TreeSummary:
         )
 
 
-FORMAT = 6
+FORMAT = 7
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""

@@ -33,7 +33,7 @@ class TrainSettings:
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
     profile: str = STRICT
-    """strict: one randomized randomized label per device, and sums; the door `open` is shut. paper:
+    """strict: one randomized label per device, and sums; no unprotected message is possible. paper:
     the paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
@@ -49,7 +49,7 @@ class TrainSettings:
     control: bool = False
     """Also train with releases that carry no information, to measure what releases contribute."""
     floor: bool = True
-    """Also train on own features only, without neighbours."""
+    """Also train the local model, without neighbours."""
     checkpoint_every: int = 25
     """Epochs between checkpoints, where there is a run folder."""
 
@@ -173,7 +173,7 @@ class Config:
         for name in settings:
             reason = config.profile.ignores(name, config)
             if reason:
-                raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+                raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
         return config
 
     def flat(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
     for other in PROFILES:
         if name in {setting.name for setting in dataclasses.fields(PROFILES[other].settings)}:
             return (
-                f"`{name}` has no meaning with `profile='{profile.name}'`, only with "
+                f"`{name}` has no effect with `profile='{profile.name}'`, only with "
                 f"`profile='{other}'`; leave it out"
             )
     return f"there is no setting {name!r}; there are {', '.join(known)}"

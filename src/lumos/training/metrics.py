@@ -315,7 +315,7 @@ def below_own(score: float, own: float | None, cases: int, what: str) -> Iterato
     """
     if own is not None and own > score and beyond_noise(score, own, cases, what):
         yield (
-            f"own features alone did better on the test set, by {100 * (own - score):.1f} points: "
+            f"the local model did better on the test set, by {100 * (own - score):.1f} points: "
             "neighbours mislead here, or training was too short or too noisy"
         )
 

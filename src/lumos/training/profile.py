@@ -59,7 +59,7 @@ class Population:
     homophily: float
     """Share of edges between devices of one class; the others lead to each other class alike."""
     own_accuracy: float
-    """Share of devices whose own features alone give the right class, under the same protection."""
+    """Accuracy of the local model under the same protection."""
 
     def __post_init__(self) -> None:
         if self.devices < 8:
@@ -81,14 +81,14 @@ class Population:
 
 
 class Expected(NamedTuple):
-    """Expected shares of devices whose class is predicted rightly."""
+    """Expected accuracy."""
 
     own: float
-    """By own features: as assumed, of the simulated devices."""
+    """Accuracy of the local model: as assumed, of the simulated devices."""
     neighbours: float
-    """By what neighbours send, alone."""
+    """Accuracy by the messages of neighbours alone."""
     together: float
-    """By both, or by own features where the model selection of validation devices prefers them."""
+    """Accuracy of both, or of the local model where the private model selection prefers it."""
     error: float
     """Standard error of the gain, of the simulation only."""
 
@@ -102,7 +102,7 @@ class Forecast(NamedTuple):
     """Expected accuracy under two assumptions about errors; a graph is mostly between them."""
 
     clustered: Expected
-    """Neighbours err about the same devices that own features err about."""
+    """Neighbours err about the same devices as the local model."""
     independent: Expected
     """All errors are independent."""
     assumptions: str
@@ -208,7 +208,7 @@ class ProfileTexts:
     """By candidate, as `Outcome.choice` names it: what it predicts from."""
     budget: str = ""
     """Budget of a run, where ε of a release does not say it."""
-    own: str = "own features only, no neighbour"
+    own: str = "local model (no neighbours)"
     """Input of the variant `own`."""
     control: str = "releases without information"
     """Replacement of the releases in the control."""
@@ -289,7 +289,7 @@ class Profile(Protocol[Result]):
         ...
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no meaning, as `profile='…'`; empty where it has."""
+        """With which settings a setting has no effect, as `profile='…'`; empty where it has."""
         ...
 
     def improvements(self, config: "Config") -> list[str]:

@@ -336,10 +336,10 @@ class RestartableTrainer(Protocol):
         ...
 
     def compare_told(self) -> Program[None]:
-        """After `finish`: compare with others what was told in all sums.
+        """Compare with other devices, after `finish`, what the coordinator sent in all sums.
 
         Raises:
-            ProtocolError: the coordinator told devices different things.
+            ProtocolError: the coordinator sent devices different things.
         """
         ...
 
