@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from lumos.cli.common import Common, console, placed, print_json
+from lumos.cli.common import Common, console, facts_table, placed, print_json
 from lumos.errors import UsageError
 from lumos.ldp.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.training.profile import FORECASTERS, STRICT, Expected, Forecast, Population
@@ -156,29 +156,16 @@ def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
     true, other = mechanism.values
     parameters = ", ".join(f"{name} {value}" for name, value in mechanism.parameters().items())
     many = "1 byte" if mechanism.width == 1 else f"{mechanism.width:,} bytes"
-    table = Table(show_header=False, box=None)
-    table.add_row(
-        "mechanism",
-        f"{mechanism.name}{parameters and f' ({parameters})'}, {many} to each neighbour",
-    )
-    table.add_row(
-        "releases",
-        f"{true} with probability {result['says_the_truth']:.4f}, "
+    rows = {
+        "mechanism": f"{mechanism.name}{parameters and f' ({parameters})'}, {many} to each "
+        "neighbour",
+        "releases": f"{true} with probability {result['says_the_truth']:.4f}, "
         f"{other} with {result['says_a_certain_other']:.4f}",
-    )
-    table.add_row(
-        "information",
-        f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits of a randomized "
-        f"label",
-    )
-    table.add_row(
-        "standard error",
-        f"±{result['share_error']:.3f} of the share of one value among {result['degree']} "
-        "neighbours",
-    )
-    table.add_row(
-        "worth",
-        f"{result['degree']} neighbours under noise carry as much information as "
+        "information": f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits "
+        "of a label",
+        "standard error": f"±{result['share_error']:.3f} of the share of one value among "
+        f"{result['degree']} neighbours",
+        "worth": f"{result['degree']} neighbours under noise carry as much information as "
         f"{result['clean_neighbours']:.2f} without noise",
-    )
-    return table
+    }
+    return facts_table(rows.items())

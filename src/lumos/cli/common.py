@@ -15,7 +15,7 @@ import dataclasses
 import json as jsonlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Group, Parameter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lumos.errors import UsageError
 
@@ -340,6 +342,14 @@ def say(text: str) -> None:
 def console() -> Console:
     """Return a console on standard output without markup: names may hold anything."""
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+
+
+def facts_table(rows: Iterable[tuple[str, str]], left: int = 1) -> Table:
+    """Return a table of names and texts without headings, indented by `left`."""
+    table = Table(show_header=False, box=None, padding=(0, 1, 0, left))
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    return table
 
 
 def report(result: Mapping[str, Any], common: Common, line: str) -> None:

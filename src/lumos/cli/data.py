@@ -7,7 +7,16 @@ import numpy as np
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, as_options, console, placed, print_json, report, say
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    facts_table,
+    placed,
+    print_json,
+    report,
+    say,
+)
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.display import displayed
 from lumos.errors import LumosError, MissingData
@@ -190,7 +199,7 @@ def summary(graph: Graph) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    table = Table("", "", box=None, show_header=False)
+    rows = []
     for key, value in result.items():
         if key == "checksums":
             shown = ", ".join(f"{file} {state}" for file, state in value.items()) or "none known"
@@ -198,8 +207,8 @@ def _print(result: dict[str, Any]) -> None:
             shown = as_options("; ".join(value)) or "–"
         else:
             shown = f"{value:,}" if isinstance(value, int) else str(value)
-        table.add_row(key.replace("_", " "), shown)
-    console().print(table)
+        rows.append((key.replace("_", " "), shown))
+    console().print(facts_table(rows))
 
 
 # `lumos split`: a graph in parts on disk.

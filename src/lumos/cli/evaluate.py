@@ -9,7 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from lumos.baselines.systems import ServerSettings, asked
-from lumos.cli.common import Common, as_options, console, continued_by, placed, print_json, say_runs
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    continued_by,
+    facts_table,
+    placed,
+    print_json,
+    say_runs,
+)
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import columns_of, heading_of, paragraph, shown
 from lumos.errors import LumosError
@@ -105,19 +114,16 @@ def show_baseline(measured: "Measured", *, verbose: bool) -> None:
 
 
 def _show_details(measured: "Measured", summary: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_row("graph", f"{summary['devices']:,} devices, {summary['edges']:,} edges")
-    table.add_row("epochs", f"{summary['epochs']}, weights of epoch {summary['best_epoch']}")
-    table.add_row(
-        "seconds",
-        f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per epoch; "
-        f"{summary['peak_rss_mb']:,.0f} MB peak",
-    )
     settings = summary["settings"].items()
-    table.add_row("settings", ", ".join(f"{name} {value}" for name, value in settings))
-    for note in measured.graph.notes:
-        table.add_row("note", note)
-    console().print(table)
+    rows = {
+        "graph": f"{summary['devices']:,} devices, {summary['edges']:,} edges",
+        "epochs": f"{summary['epochs']}, weights of epoch {summary['best_epoch']}",
+        "seconds": f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per "
+        f"epoch; {summary['peak_rss_mb']:,.0f} MB peak",
+        "settings": ", ".join(f"{name} {value}" for name, value in settings),
+    }
+    notes = [("note", note) for note in measured.graph.notes]
+    console().print(facts_table([*rows.items(), *notes]))
 
 
 # `lumos evaluate`: several systems on one graph, over several seeds: one table and a page.
@@ -241,10 +247,7 @@ def show(evaluation: "Evaluation", out: Path | None) -> None:
     for sentence in remarks(evaluation):
         screen.print(Text(as_options(sentence)))
     screen.print("What protects label, features and edges:")
-    guarantees = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-    for name, what in protections(evaluation).items():
-        guarantees.add_row(Text(name), Text(what))
-    screen.print(guarantees)
+    screen.print(facts_table(protections(evaluation).items(), left=2))
     screen.print(Text(work(evaluation)))
     if out is not None:
         screen.print(Text(f"page: {out / 'report.html'}"))

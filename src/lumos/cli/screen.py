@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lumos.cli.common import Common, as_options, console, continued_by, print_json, say_runs
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    continued_by,
+    facts_table,
+    print_json,
+    say_runs,
+)
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
@@ -131,21 +139,16 @@ def show_details(run: "Run") -> None:
     _show_choice(run)
     screen.print()
     each = run.cost.per_epoch
-    table = Table(show_header=False, box=None)
     best = run.model.best_epoch
     chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
-    table.add_row("epochs", f"{summary['epochs']}{chosen}")
-    table.add_row(
-        "per device",
-        f"{ledger.messages_sent.mean():,.0f} messages and {ledger.bytes_sent.mean():,.0f} bytes "
-        f"sent in all, {ledger.rounds:,} rounds",
-    )
-    table.add_row(
-        "per device and epoch",
-        f"{each.messages_sent_mean:,.1f} messages and {each.bytes_sent_mean:,.0f} bytes "
-        f"sent, at most {each.messages_sent_largest:,.0f} and "
+    rows = {
+        "epochs": f"{summary['epochs']}{chosen}",
+        "per device": f"{ledger.messages_sent.mean():,.0f} messages and "
+        f"{ledger.bytes_sent.mean():,.0f} bytes sent in all, {ledger.rounds:,} rounds",
+        "per device and epoch": f"{each.messages_sent_mean:,.1f} messages and "
+        f"{each.bytes_sent_mean:,.0f} bytes sent, at most {each.messages_sent_largest:,.0f} and "
         f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
-    )
+    }
     if noisy:
         edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
         spent = (
@@ -154,19 +157,17 @@ def show_details(run: "Run") -> None:
         )
         if not ledger.epsilon_collusion:
             spent = "0 on features and labels: no release depends on them"
-        table.add_row("ε of messages", spent + edges)
+        rows["ε of messages"] = spent + edges
     if ledger.scores:
-        table.add_row(
-            "answers in training",
+        rows["answers in training"] = (
             f"{ledger.scores:,} pairs learnt the bucket of their score, "
-            f"{ledger.comparison_bits / ledger.scores:g} bits each",
+            f"{ledger.comparison_bits / ledger.scores:g} bits each"
         )
-    table.add_row(
-        "seconds",
+    rows["seconds"] = (
         f"{run.cost.seconds:.1f} in all, {run.cost.seconds_per_epoch:.3f} per epoch; "
-        f"{summary['peak_rss_mb']:,.0f} MB peak",
+        f"{summary['peak_rss_mb']:,.0f} MB peak"
     )
-    screen.print(table)
+    screen.print(facts_table(rows.items()))
     screen.print()
     if run.guarantees:
         _show_guarantees(run.guarantees)
@@ -197,11 +198,8 @@ def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
         cells = tuple((who, guarantee) for who, guarantee in row.items() if who != "about")
         about.setdefault(cells, []).append(row["about"])
     for cells, names in about.items():
-        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-        for who, guarantee in cells:
-            table.add_row(who, guarantee)
         screen.print(f" {', '.join(names)}")
-        screen.print(table)
+        screen.print(facts_table(cells, left=2))
     screen.print()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, placed, print_json, say
+from lumos.cli.common import Common, console, facts_table, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
 from lumos.crypto.groups import NO_GROUP
@@ -243,7 +243,4 @@ def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
         steps = balanced.history
         shown = steps if len(steps) <= 8 else [*steps[:: len(steps) // 7], steps[-1]]
         lines.append(("largest workload", " → ".join(f"{f} (step {t:,})" for t, f in shown)))
-    table = Table(show_header=False, box=None)
-    for name, value in lines:
-        table.add_row(name, value)
-    console().print(table)
+    console().print(facts_table(lines))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -115,18 +116,18 @@ def up(
     refuse_settings(settings, deadline=deadline)
     if out is not None:
         refuse_taken(out)
+    lay = partial(_laid_out, graph, settings, given(reading), split, common)
     if prepare is not None:
-        _prepare(graph, settings, given(reading), split, deadline, prepare, out, stay, common)
+        _prepare(lay, settings, deadline, prepare, out, stay, common)
         return
     with ended_in_order():
-        _run(graph, settings, given(reading), split, deadline, out, keep, stay, status, common)
+        _run(graph, lay, settings, deadline, out, keep, stay, status, common)
 
 
 def _run(
     graph: str,
+    lay: Callable[..., FederationLayout],
     settings: dict[str, Any],
-    reading: dict[str, Any],
-    split: str | None,
     deadline: float,
     out: Path | None,
     keep: bool,
@@ -137,13 +138,7 @@ def _run(
     """Train, and remove the folders that are not kept, however it ends."""
     place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
     try:
-        federation = LocalFederation(
-            _laid_out(graph, settings, reading, split, place, common),
-            settings,
-            deadline,
-            stay=stay,
-            status=status,
-        )
+        federation = LocalFederation(lay(place), settings, deadline, stay=stay, status=status)
         began = time.monotonic()
         with federation:
             task = settings.get("task", "classify")
@@ -169,8 +164,8 @@ def _laid_out(
     settings: dict[str, Any],
     reading: dict[str, Any],
     split: str | None,
-    place: Path,
     common: Common,
+    place: Path,
     host: str | None = None,
 ) -> FederationLayout:
     """Write the folders of all participants."""
@@ -189,10 +184,8 @@ def _laid_out(
 
 
 def _prepare(
-    graph: str,
+    lay: Callable[..., FederationLayout],
     settings: dict[str, Any],
-    reading: dict[str, Any],
-    split: str | None,
     deadline: float,
     host: str,
     out: Path | None,
@@ -202,7 +195,7 @@ def _prepare(
     """Write the folders of all participants, for machines of their own."""
     if out is None:
         raise UsageError("--prepare needs --out: a new folder for those of all participants")
-    layout = _laid_out(graph, settings, reading, split, out, common, host)
+    layout = lay(out, host)
     broker = f"tls://{host}:{BrokerSettings().port}"
     layout.hand_out_plan(settings, deadline=deadline, broker=broker, stay=stay)
     result = {"parties": str(out), "devices": layout.devices, "broker": broker}

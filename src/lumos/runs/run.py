@@ -267,7 +267,12 @@ class Run:
             most: how many are returned.
             how: keywords of `ask_links`.
         """
-        return predictions.suggest(self, device, candidates, most, **how)
+        if most < 1:
+            raise UsageError(f"`most` must be 1 or more, got {most}")
+        names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
+        found = self.ask_links([(device, name) for name in names], **how)
+        order = np.lexsort((-found.probability, ~found.answered))[:most]
+        return [(names[place], float(found.probability[place])) for place in order]
 
     def embedding(self, original_id: int | str) -> Floats:
         """[width] of one device."""
