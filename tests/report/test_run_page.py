@@ -260,7 +260,8 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
     assert "sums (8, 1e-05) · 16 answers of 2 bits" in shown
     assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3" not in shown
     assert "the asker's own degree alone" in shown
-    assert "control: random words and colours" in shown
+    config = lumos.load_run(folder).config
+    assert f"control: {config.profile.texts(config).control}" in shown
     measured = result["estimates"]
     drawn = [text.text() for svg in page(folder).all("svg") for text in svg.all("text")]
     for way in ("words", "sketch", "both"):

@@ -211,7 +211,7 @@ def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
         ({"task": "cluster"}, "`task` must be one of classify, link, got 'cluster'"),
         ({"profile": "lax"}, "`profile` must be one of paper, strict"),
         ({"select": "first"}, "`select` must be one of validation, last"),
-        ({"recovery": "none"}, "`recovery` must be one of shrunk, letter"),
+        ({"recovery": "none"}, "`recovery` must be one of shrunk, literal"),
         ({"aggregate": "plain"}, "`aggregate` must be one of ideal, secure"),
         ({"pool": "median"}, "pool must be one of average, sum, max, attention"),
         ({"backbone": "gnc"}, "'gnc' does not exist; use one of gcn, gat"),

@@ -36,7 +36,13 @@ class HelpScreen:
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """Print one group of options, or the commands."""
         if panel.format == "command":
-            shown = [(_name(entry), _text(entry.description)) for entry in panel.entries]
+            shown = [
+                (
+                    ", ".join([*entry.positive_names, *entry.positive_shorts]),
+                    _text(entry.description),
+                )
+                for entry in panel.entries
+            ]
             if self.command:
                 shown = [(name, text) for name, text in shown if not name.startswith("-")]
         else:
@@ -96,10 +102,6 @@ def _setting(entry: HelpEntry) -> str:
     """Name of an option as Python has it."""
     name = entry.positive_names[0] if entry.positive_names else entry.positional_label or ""
     return name.lstrip("-").replace("-", "_").lower()
-
-
-def _name(entry: HelpEntry) -> str:
-    return ", ".join([*entry.positive_names, *entry.positive_shorts])
 
 
 def _text(content: Any) -> str:

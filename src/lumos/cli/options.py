@@ -40,8 +40,10 @@ def options_of(
             texts.setdefault(field.name, []).append(" ".join((words.get(field.name) or "").split()))
             if field.name in defaults:
                 shown[field.name] = [defaults[field.name]]
-            elif _worth(field.default):
-                shown.setdefault(field.name, []).append(_shown(field.default))
+            elif field.default is not None and not isinstance(field.default, bool):
+                value = field.default
+                text = f"{value:g}" if isinstance(value, float) else str(value)
+                shown.setdefault(field.name, []).append(text)
     options = []
     for option, hint in hints.items():
         default = " or ".join(dict.fromkeys(shown.get(option, ())))
@@ -72,12 +74,12 @@ def _descriptions(group: type[Any]) -> dict[str, str | None]:
 
 
 def given(options: Any) -> dict[str, Any]:
-    """The settings that were given, by name."""
+    """Return the settings that were given, by name."""
     return {name: value for name, value in vars(options).items() if value is not None}
 
 
 def whole_or_word(kind: Any, tokens: Sequence[Token]) -> int | str:
-    """A whole number, or one of the words that the option allows; never a rounded number."""
+    """Return a whole number, or one of the words that the option allows; never a rounded number."""
     value = tokens[0].value
     words = [w for part in get_args(kind) for w in get_args(part)]
     if value in words:
@@ -96,14 +98,6 @@ def _or_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, UnionType) and type(None) in get_args(hint):
         return hint
     return hint | None
-
-
-def _worth(default: Any) -> bool:
-    return default is not None and not isinstance(default, bool)
-
-
-def _shown(default: Any) -> str:
-    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 if TYPE_CHECKING:

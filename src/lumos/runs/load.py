@@ -189,9 +189,5 @@ def _is_of(ledger: LedgerReport, totals: dict[str, Any], per_device: int) -> boo
     """Return True if a ledger matches `result.json` and has `per_device` rows in its arrays."""
     sizes = {len(getattr(ledger, name)) for name in LEDGER_ARRAYS if not name.startswith("pair")}
     same_pairs = len(ledger.pairs) == len(ledger.pair_bits)
-    return sizes == {per_device} and same_pairs and _as_json(ledger) == totals
-
-
-def _as_json(ledger: LedgerReport) -> Any:
-    """The totals as `result.json` has them."""
-    return json.loads(json.dumps(plain(ledger.totals())))
+    as_read = json.loads(json.dumps(plain(ledger.totals())))
+    return sizes == {per_device} and same_pairs and as_read == totals

@@ -341,7 +341,7 @@ class _Loop:
             )
         # Without its secrets, which are never written, a run cannot go on from anywhere.
         if self._keeps_checkpoints():
-            state = self._state()
+            state = self._own_state() | federation.ledger_state()
             if self.folder is not None:
                 self.folder.save_checkpoint(state)
 
@@ -379,11 +379,8 @@ class _Loop:
         )
         self.done = last
 
-    def _state(self) -> Arrays:
-        """Everything that the next epochs depend on, and the ledgers."""
-        return self._own_state() | self.federation.ledger_state()
-
     def _own_state(self) -> Arrays:
+        """Return everything that the next epochs depend on, apart from the ledgers."""
         state = {
             f"trainer/{key}": array
             for key, array in self.federation.first_trainer.state_dict().items()

@@ -20,6 +20,7 @@ Files that hold a split:
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -79,7 +80,7 @@ def settled(given: GivenSplit) -> Any:
         InputError: there is no such file, or it holds no split.
         UsageError: `given` is no split.
     """
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    if _is_default(given):
         return given
     wanted = _wanted(given, VERTICES)
     return wanted if isinstance(wanted, tuple) else dict(wanted)
@@ -87,11 +88,16 @@ def settled(given: GivenSplit) -> Any:
 
 def names_parts(given: GivenSplit) -> bool:
     """Return True if a split names devices or edges, so that it belongs to one task."""
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    if _is_default(given):
         return False
     if isinstance(given, str):
         return _numbers(given) is None
     return isinstance(given, Mapping | os.PathLike)
+
+
+def _is_default(given: GivenSplit) -> bool:
+    """Return True for a split without shares or parts."""
+    return given is None or (isinstance(given, str) and given.casefold() == RANDOM)
 
 
 def reading_of(given: GivenSplit) -> dict[str, Any]:
@@ -114,9 +120,8 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> V
     labels = np.asarray(graph.labels)
     wanted = _wanted(given, VERTICES)
     if isinstance(wanted, tuple):
-        chosen = wanted if given is not None or graph.roles is None else None
-        if chosen is not None:
-            return _random(labels, chosen, public)
+        if given is not None or graph.roles is None:
+            return _random(labels, wanted, public)
         train, validation, test = masks_of(np.asarray(graph.roles)).values()
         roles = roles_of_masks(train, validation, test, labels, "roles of the graph")
         origin = "the split that came with the graph"
@@ -143,13 +148,9 @@ def edge_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> Hel
         origin = f"random, {_percent(wanted)} of the edges by seed {public.seed}"
         return HeldOut(split, _counted(split, origin), name, wanted)
     split = held_out_edges(graph, wanted, public)
-    parts = (
-        split.validation,
-        split.test,
-        split.validation_non_neighbours,
-        split.test_non_neighbours,
-    )
-    return HeldOut(split, _counted(split, _named(given)), _digest(*parts), None)
+    negatives = split.validation_non_neighbours, split.test_non_neighbours
+    name = _digest(split.validation, split.test, *negatives)
+    return HeldOut(split, _counted(split, _named(given)), name, None)
 
 
 def given_again(split: DataSplit, graph: Graph) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _random(labels: Ints, shares: Shares, public: PublicRandomness) -> VertexSpl
 
 def _wanted(given: GivenSplit, default: Shares) -> Shares | Mapping[str, Any]:
     """Shares of a random split, or the parts of a given one by name."""
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    if _is_default(given):
         return default
     if isinstance(given, str) and (numbers := _numbers(given)) is not None:
         return _shares(numbers)
@@ -372,10 +373,8 @@ def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicRandomn
         if part.endswith("_negative") and np.isin(keys[part], known).any():
             raise InputError(f"split: a pair of {part} is an edge; take it out")
     split = hold_out(graph, training, held["validation"], held["test"], public)
-    return EdgeSplit(
-        training=split.training,
-        validation=split.validation,
-        test=split.test,
+    return replace(
+        split,
         validation_non_neighbours=held.get("validation_negative", split.validation_non_neighbours),
         test_non_neighbours=held.get("test_negative", split.test_non_neighbours),
     )
