@@ -80,7 +80,7 @@ def settled(given: GivenSplit) -> Any:
         InputError: there is no such file, or it holds no split.
         UsageError: `given` is no split.
     """
-    if _is_default(given):
+    if given is None or _is_random(given):
         return given
     wanted = _wanted(given, VERTICES)
     return wanted if isinstance(wanted, tuple) else dict(wanted)
@@ -88,16 +88,16 @@ def settled(given: GivenSplit) -> Any:
 
 def names_parts(given: GivenSplit) -> bool:
     """Return True if a split names devices or edges, so that it belongs to one task."""
-    if _is_default(given):
+    if given is None or _is_random(given):
         return False
     if isinstance(given, str):
         return _numbers(given) is None
     return isinstance(given, Mapping | os.PathLike)
 
 
-def _is_default(given: GivenSplit) -> bool:
-    """Return True for a split without shares or parts."""
-    return given is None or (isinstance(given, str) and given.casefold() == RANDOM)
+def _is_random(given: GivenSplit) -> bool:
+    """Return True for the random split of the seed, with the default shares."""
+    return isinstance(given, str) and given.casefold() == RANDOM
 
 
 def reading_of(given: GivenSplit) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _random(labels: Ints, shares: Shares, public: PublicRandomness) -> VertexSpl
 
 def _wanted(given: GivenSplit, default: Shares) -> Shares | Mapping[str, Any]:
     """Shares of a random split, or the parts of a given one by name."""
-    if _is_default(given):
+    if given is None or _is_random(given):
         return default
     if isinstance(given, str) and (numbers := _numbers(given)) is not None:
         return _shares(numbers)
