@@ -37,7 +37,7 @@ def leak(pairs: NeighbourPairs, messages: ReceivedMessages) -> dict[str, float]:
 
 
 def informed(graph: lumos.Graph, epsilon: float) -> dict[str, str | float]:
-    """Return how often the randomized label of a training device is its label."""
+    """Return how often the randomized label of a training device equals its label."""
     run = lumos.train(graph, epsilon=epsilon, floor=False)
     released = run.model.kept["released"]
     sent = released >= 0

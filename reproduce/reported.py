@@ -144,7 +144,7 @@ WHY: dict[tuple[str, str], str] = {
         "figure of ε has rows with the paper's recovery as printed, where they harm."
     ),
     (AGAINST_CENTRALIZED, STRICT): (
-        "Another design, so another loss: one randomized randomized label per device and noisy "
+        "Another design, so another loss: one randomized label per device and noisy "
         "sums. "
         "One randomized label survives ε = 2, thousands of noisy words do not."
     ),

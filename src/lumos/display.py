@@ -1,4 +1,4 @@
-"""How results are shown: in notebooks as HTML, and as pandas frames.
+"""Display of results: in notebooks as HTML, and as pandas frames.
 
 Results are made far below the package that draws; each of them has a line of its own:
 
@@ -94,7 +94,8 @@ def displayed(progress: ProgressOption, what: str) -> Iterator[Progress | None]:
 
 
 class Pace:
-    """How long a phase will still take; another total, or fewer done, begins another phase."""
+    """Estimate of the remaining time of a phase; another total, or fewer done, begins another
+    one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -219,7 +220,7 @@ def _terminal_bar(what: str) -> Iterator[Progress]:
 
 
 def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this code; IPython in a terminal is a terminal."""
+    """Return True if a Jupyter kernel runs this code; IPython in a terminal is a terminal."""
     module: Any = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return shell is not None and getattr(shell, "kernel", None) is not None

@@ -46,7 +46,7 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables by which people choose the number of threads themselves."""
 ROWS_PER_THREAD = 1_000_000
 _NAMES = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads")
-"""How the OpenBLAS of numpy's and scipy's packages calls its functions."""
+"""Names of the functions in the OpenBLAS of numpy's and scipy's packages."""
 
 
 class ThreadPool(NamedTuple):
@@ -85,7 +85,7 @@ def threads_for(devices: int, edges: int) -> Iterator[None]:
 
 
 def _pools() -> list[ThreadPool]:
-    """Of the libraries that are loaded."""
+    """Return the thread pools of the libraries that are loaded."""
     found = [*_openblas(_loaded_openblas())]
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() in _defaults():
@@ -94,7 +94,7 @@ def _pools() -> list[ThreadPool]:
 
 
 def _defaults() -> tuple[int, int]:
-    """What torch may have chosen on its own: logical or physical cores. Others are people's."""
+    """Return the numbers of threads torch chooses by itself: logical or physical cores."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )

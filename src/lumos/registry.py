@@ -40,7 +40,7 @@ class Registry(Generic[Entry]):
 
     @cached_property
     def _places(self) -> dict[str, str]:
-        """Where every entry is found; our own names cannot be taken by another package."""
+        """Module and attribute of every entry; another package cannot take our own names."""
         found = {point.name: point.value for point in entry_points(group=f"lumos.{self.kind}")}
         return {**self._built_in, **{n: v for n, v in found.items() if n not in self._built_in}}
 

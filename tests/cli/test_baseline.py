@@ -89,7 +89,7 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "naive" in out
     assert "accuracy (observer)" in out
     assert "6 in total" in " ".join(out.split())
-    assert out.startswith("On demo:60, naive classifies ")
+    assert out.startswith("Test accuracy of naive on demo:60: ")
     assert "MB peak" not in out
     assert run(["baseline", "naive", "demo:60", "--epochs", "2", "--verbose"]) == 0
     assert "MB peak" in capsys.readouterr().out
@@ -102,8 +102,8 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["server", "demo:60"], "--system must be one of"),
         (["lpgnn", "demo:60", "--task", "link"], "cannot predict links"),
-        (["own", "demo:60", "--epsilon", "1"], "--epsilon has no meaning"),
-        (["own", "demo:60", "--shards", "2"], "--shards has no meaning"),
+        (["own", "demo:60", "--epsilon", "1"], "--epsilon has no effect"),
+        (["own", "demo:60", "--shards", "2"], "--shards has no effect"),
         (["naive", "demo:60", "--epsilon", "0"], "--epsilon must be above 0"),
         (["naive", "demo:60", "--epsilon", "nan"], "--epsilon must be above 0"),
         (["naive", "demo:60", "--edge-sample", "1.5"], "not a whole number"),

@@ -98,7 +98,7 @@ def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]
     assert run(["budget", *arguments]) == 0
     out = capsys.readouterr().out
     assert "opinion" not in out
-    assert "no forecast: with so many classes" in out
+    assert "no forecast: a simulation with this number of classes" in out
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]
         (["--propagated-epsilon", "inf"], "finite"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "inf"], "finite"),
-        (["--classes", "1"], "at least 2 randomized labels"),
+        (["--classes", "1"], "a release needs at least 2 "),
     ],
 )
 def test_mistakes(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

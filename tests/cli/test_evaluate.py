@@ -22,7 +22,7 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*ASKED, "--out", str(folder)]) == 0
     printed = capsys.readouterr()
     assert printed.err == "2 of 2: 2 runs, all of them known\n"
-    for words in ("demo:60: 60 devices", "accuracy %", "own features in strict", "label: ε = 3"):
+    for words in ("demo:60: 60 devices", "accuracy %", "local model in strict", "label: ε = 3"):
         assert words in printed.out
     assert (folder / "report.html").exists()
 
@@ -64,7 +64,7 @@ def test_a_failure_is_an_exit_status_and_a_row(
         (["--seeds", "0"], "--seeds must be 1 or more"),
         (["--task", "cluster"], "--task must be one of"),
         (["--epsilon", "-2"], "--epsilon must be above 0"),
-        (["--shards", "3"], "--shards has no meaning here"),
+        (["--shards", "3"], "--shards has no effect here"),
     ],
 )
 def test_mistakes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

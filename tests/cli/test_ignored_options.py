@@ -56,7 +56,7 @@ def test_train(
     line = refused(capsys, "train", "demo:60", *arguments)
     assert line.startswith(f"lumos: {option} ")
     assert needs in line
-    assert option == needs or "has no meaning with" in line or "needs" in line
+    assert option == needs or "has no effect with" in line or "needs" in line
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_train(
     ],
 )
 def test_settings_of_python(settings: dict[str, Any], name: str, needs: str) -> None:
-    with pytest.raises(UsageError, match=f"`{name}` has no meaning with") as caught:
+    with pytest.raises(UsageError, match=f"`{name}` has no effect with") as caught:
         Config.asked(**settings)
     assert needs in str(caught.value)
 
@@ -112,7 +112,7 @@ def test_trees(
     capsys: pytest.CaptureFixture[str], arguments: list[str], option: str, needs: str
 ) -> None:
     line = refused(capsys, "trees", "demo:60", *arguments)
-    assert line.startswith(f"lumos: {option} has no meaning with")
+    assert line.startswith(f"lumos: {option} has no effect with")
     assert needs in line
 
 
@@ -141,7 +141,7 @@ def test_baseline(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> N
     ],
 )
 def test_audit(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert "has no meaning" in refused(capsys, "audit", *arguments)
+    assert "has no effect" in refused(capsys, "audit", *arguments)
 
 
 def test_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ["--shards", "3"],
     ):
         line = refused(capsys, "predict", folder, *more)
-        assert line.startswith(f"lumos: {more[0]} has no meaning")
+        assert line.startswith(f"lumos: {more[0]} has no effect")
         assert line.rstrip().endswith("leave it out")
 
 
@@ -183,7 +183,7 @@ def test_every_reason_says_when(profile: str, task: str) -> None:
     for name in fields - {"profile", "task", "book"}:
         line = reason(profile=profile, task=task, **{name: flat.get(name)})
         if line:
-            assert f"`{name}` has no meaning with" in line
+            assert f"`{name}` has no effect with" in line
             assert "only with" in line or "which have no tree network" in line
 
 

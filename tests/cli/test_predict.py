@@ -335,7 +335,7 @@ def test_new_devices_of_a_strict_run(
 
 @pytest.fixture(scope="module")
 def strict_links(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A strict run that asks: words and neighbourhood sketch tell its edges."""
+    """A strict run that asks: features and neighbourhood sketches predict its edges."""
     out = tmp_path_factory.mktemp("strict links") / "run"
     graph = town()  # predictions read it again, so it lies in a file
     np.savez(out.parent / "town.npz", edges=graph.edge_list(), features=np.asarray(graph.features))

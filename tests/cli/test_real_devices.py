@@ -72,7 +72,7 @@ def test_two_processes_are_not_the_same_device(
         (["--profile", "paper", "--compare", "ideal"], "nobody may compare in the clear"),
         (["--deadline", "0.5"], "--deadline must be above 1 s, got 0.5"),
         (["--control"], "--control is an experiment of simulations"),
-        (["--shards", "2"], "--shards has no meaning here"),
+        (["--shards", "2"], "--shards has no effect here"),
         (["--epochs", "1"], "--epochs"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_part_holds_nothing_of_others(layout: FederationLayout) -> None:
 def test_folders_for_machines_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is started; every party finds the server where it will be."""
+    """Nothing is started; every participant finds the server where it will be."""
     folder = tmp_path / "parties"
     words = ["up", "demo:5", "--prepare", "nats.example.org", "--out", str(folder), "--json"]
     assert run(words) == 0

@@ -105,7 +105,7 @@ def test_json_holds_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert (result["compare"], result["aggregate"], result["randomness"]) == (
         "ideal",
         "ideal",
-        "simulated",
+        "seeded",
     )
     for name in ("test_accuracy", "val_accuracy", "own_test_accuracy", "own_val_accuracy"):
         assert 0 <= result[name] <= 1
@@ -176,12 +176,12 @@ def test_the_answer_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""  # no progress where nothing takes ten seconds
     first, _, table = out.partition("\n\n")
     assert re.fullmatch(
-        r"On demo:60, \d+\.\d % of 15 test devices are classified rightly; with own features alone "
+        r"Test accuracy on demo:60: \d+\.\d % \(15 devices\); local model \(no neighbours\): "
         r"\d+\.\d %, so neighbours .*; a control with releases without information reaches .*\.",
         first,
     )
     assert "accuracy (observer)" in table
-    for row in ("this run", "own features only, no neighbour", "control: releases without"):
+    for row in ("this run", r"local model \(no neighbours\)", "control: releases without"):
         assert re.search(rf"{row}.* \d+\.\d +\d+\.\d +\d+\.\d", table)
     assert "Nothing is guaranteed: neighbours got embeddings of raw features" in table
     assert "This was a simulation." in table
@@ -209,7 +209,7 @@ def test_everything_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "demo:60: 60 devices, 204 edges · classify · profile paper · gcn · ε = 2",
         "comparisons ideal",
         "updates ideal",
-        "randomness simulated",
+        "randomness seeded",
         "differs from the paper: weights are those of the best validation score",
         "What was exposed, and to whom:",
         "This run used the door `open`",
@@ -224,7 +224,7 @@ def test_everything_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf", "--verbose"]) == 0
     out = capsys.readouterr().out
-    assert re.match(r"On demo:60, \d+\.\d % of comparisons of a test edge", out)
+    assert re.match(r"Test ROC-AUC on demo:60: \d+\.\d % \(\d+ edges\)", out)
     assert "ROC-AUC (observer)" in out
     assert re.search(r"this run +[01]\.\d{4} +[01]\.\d{4}", out)
     assert "no noise (ε = inf)" in out
@@ -442,16 +442,16 @@ def test_without_tensorboard(
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
         (
             ["demo:60", "--task", "link", "--encoder-epochs", "3"],
-            "no meaning with --profile strict",
+            "no effect with --profile strict",
         ),
         (
             ["demo:60", "--task", "link", "--backbone", "gat"],
-            "--backbone has no meaning with --profile strict and --task link, which have no tree "
+            "--backbone has no effect with --profile strict and --task link, which have no tree "
             "network",
         ),
-        (["demo:60", "--task", "link", "--epsilon", "2"], "--epsilon has no meaning"),
+        (["demo:60", "--task", "link", "--epsilon", "2"], "--epsilon has no effect"),
         (["demo:60", "--task", "link", "--relay", "2"], "--relay"),
-        (["demo:60", "--answers", "20"], "--answers has no meaning"),
+        (["demo:60", "--answers", "20"], "--answers has no effect"),
         (["demo:60", "--task", "link", "--answers", "2"], "must be above 2, those of calibration"),
         (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
@@ -480,12 +480,12 @@ def test_a_mistake_gets_one_line(
         ({"profile": "paper", "dropout": 1}, "dropout must be at least 0 and below 1"),
         ({"profile": "paper", "low": 1}, "low < high"),
         ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
-        ({"task": "link", "mechanism": "krr"}, "no meaning with `profile='strict'`"),
+        ({"task": "link", "mechanism": "krr"}, "no effect with `profile='strict'`"),
         ({"task": "link", "query_bits": 4}, "`query_bits` must be 1, 2 or 3"),
         ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
-        ({"task": "link", "random_marks": 33}, "`colours` must be 2 to 32"),
+        ({"task": "link", "random_marks": 33}, "`random_marks` must be 2 to 32"),
         ({"task": "link", "query_epsilon": 0}, "must be above 0"),
-        ({"virtual_nodes": False}, "`virtual_nodes` has no meaning with `profile='strict'`"),
+        ({"virtual_nodes": False}, "`virtual_nodes` has no effect with `profile='strict'`"),
     ],
 )
 def test_a_mistake_in_python(settings: dict[str, Any], words: str) -> None:

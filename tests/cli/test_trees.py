@@ -38,7 +38,7 @@ def test_json_holds_the_contract(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert set(result) >= CONTRACT
     assert result["balancer"] == "optimal"
     assert result["compare"] == "none"  # it compares nothing
-    assert result["randomness"] == "simulated"
+    assert result["randomness"] == "seeded"
     assert result["optimal"] is True
     assert result["max_workload"] == result["lower_bound"]
     assert picture.exists()
@@ -69,7 +69,7 @@ def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("On demo:60, the busiest device carries ")
     for words in (
         "comparisons (ideal, booked as secp256k1)",
-        "randomness simulated",
+        "randomness seeded",
         "observer",
         "least possible",
     ):

@@ -155,7 +155,7 @@ def test_the_call_that_repeats_it() -> None:
 
 def test_text_frame_and_html(found: Evaluation) -> None:
     text = repr(found)
-    assert "own features, unprotected" in text
+    assert "local model, unprotected" in text
     assert "LPGNN has no result of seed 4, 5: features: some lie outside" in text
     frame = found.frame()
     assert {"system", "metric", "mean", "sd", "seeds", "seconds"} <= set(frame.columns)

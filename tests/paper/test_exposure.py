@@ -55,7 +55,7 @@ def test_the_paper_profile_says_what_it_exposed(task: str, sixty: Graph) -> None
     assert passed == sum(line.messages for line in opened) > 0
     sentences = result.model.exposed
     assert f"door `open`: {passed:,} messages" in sentences
-    assert ("strangers" in sentences) == (task == "link")
+    assert ("non-neighbours" in sentences) == (task == "link")
     assert ("label" in sentences) == (task == "classify")
     assert "ε = 2 towards each receiver" in sentences
     assert f"up to {result.ledger.epsilon_collusion:g} if a device's receivers collude" in sentences

@@ -260,14 +260,15 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
     assert "sums (8, 1e-05) · 16 answers of 2 bits" in shown
     assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3" not in shown
     assert "the asker's own degree alone" in shown
-    assert "control: random words and colours" in shown
+    config = lumos.load_run(folder).config
+    assert f"control: {config.profile.texts(config).control}" in shown
     measured = result["estimates"]
     drawn = [text.text() for svg in page(folder).all("svg") for text in svg.all("text")]
     for way in ("words", "sketch", "both"):
         auc, error = measured[f"levels_auc_{way}"], measured[f"levels_auc_{way}_error"]
         assert f"{auc:.3f} ± {error:.3f} (guessing 0.500)" in drawn
     ledger = result["ledger"]
-    assert f"{ledger['scores']:,} pairs learnt the level of their score in training" in shown
+    assert f"{ledger['scores']:,} pairs learnt the bucket of their score in training" in shown
     assert f"{ledger['comparison_bits']:,.0f} bits, counted at both ends" in shown
     assert "Workload and trees" not in shown
     _, stages = table(folder, "The stages of training")

@@ -42,7 +42,7 @@ def test_the_deviation_of_a_ranking(runs: dict[str, Path], tmp_path: Path) -> No
             0.901,
             0.86,
             0.90,
-            "does not show that the releases helped. What both have above own features",
+            "does not show that the releases helped. What both have above the local model",
         ),
         (0.861, 0.86, 0.86, "does not show that the releases helped."),
         (0.80, 0.86, 0.86, "done harm"),
@@ -72,4 +72,4 @@ def test_equal_scores_are_called_level(runs: dict[str, Path], tmp_path: Path) ->
         "control_test_accuracy": 0.75,
     }
     text = page(changed(runs["paper"], tmp_path / "run", **same)).text()
-    assert "This run is level with own features only and 5.00 points above the control." in text
+    assert "This run is level with the local model and 5.00 points above the control." in text

@@ -43,39 +43,39 @@ def scored(run: Run, tested: int, what: str = "accuracy", /, **scores: float) ->
         (
             500,
             {"run": 0.928, "own": 0.71},
-            "On town, 92.8 % of 500 test devices are classified rightly; with own features alone "
+            "Test accuracy on town: 92.8 % (500 devices); local model (no neighbours): "
             "71.0 %, so neighbours add 21.8 points.",
         ),
         (
             20,
             {"run": 0.8, "own": 0.7},
-            "On town, 80.0 % of 20 test devices are classified rightly; with own features alone "
-            "70.0 %, so neighbours add +10.0 points, within the noise of so small a test set.",
+            "Test accuracy on town: 80.0 % (20 devices); local model (no neighbours): "
+            "70.0 %, so neighbours add +10.0 points, within the noise of a test set of this size.",
         ),
         (
             5000,
             {"run": 0.6, "own": 0.7},
-            "On town, 60.0 % of 5,000 test devices are classified rightly; with own features "
-            "alone 70.0 %, so neighbours cost 10.0 points.",
+            "Test accuracy on town: 60.0 % (5,000 devices); local model (no neighbours): "
+            "70.0 %, so neighbours cost 10.0 points.",
         ),
         (
             500,
             {"run": 0.7, "own": 0.7},
-            "On town, 70.0 % of 500 test devices are classified rightly; with own features alone "
+            "Test accuracy on town: 70.0 % (500 devices); local model (no neighbours): "
             "70.0 %, so neighbours add nothing.",
         ),
-        (500, {"run": 0.7}, "On town, 70.0 % of 500 test devices are classified rightly."),
+        (500, {"run": 0.7}, "Test accuracy on town: 70.0 % (500 devices)."),
         (
             500,
             {"run": 0.9, "own": 0.7, "control": 0.69},
-            "On town, 90.0 % of 500 test devices are classified rightly; with own features alone "
+            "Test accuracy on town: 90.0 % (500 devices); local model (no neighbours): "
             "70.0 %, so neighbours add 20.0 points; a control with releases without information "
             "reaches 69.0 %.",
         ),
         (
             500,
             {"run": 0.9, "own": 0.7, "control": 0.89},
-            "On town, 90.0 % of 500 test devices are classified rightly; with own features alone "
+            "Test accuracy on town: 90.0 % (500 devices); local model (no neighbours): "
             "70.0 %, so neighbours add 20.0 points; a control with releases without information "
             "reaches 89.0 %, so messages tell nothing that shows here.",
         ),
@@ -87,10 +87,8 @@ def test_labels(labels: Run, tested: int, scores: dict[str, Any], words: str) ->
 
 def test_links(links: Run) -> None:
     assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
-        "On town, 90.0 % of comparisons of a test edge with a pair of non-neighbours come out "
-        "right "
-        "(ROC-AUC, 900 edges); by own features only, no neighbour 70.0 %, so messages add 20.0 "
-        "points."
+        "Test ROC-AUC on town: 90.0 % (900 edges); local model (no neighbours): 70.0 %, so "
+        "messages add 20.0 points."
     )
 
 

@@ -163,7 +163,7 @@ def test_without_edges_only_own_features_count(balancer: str, sixty: Graph) -> N
     assert not {topic for topic in wire.topics() if topic.startswith("train/")}
     assert result.model.exposed == "Nothing left a device through the door `open`."
     floor = run(sixty, floor=True, epochs=3)
-    assert result.metrics == floor.own  # the same as own features only, with edges
+    assert result.metrics == floor.own  # the same as the local model, with edges
     refused(lonely, "0; link prediction needs at least 5", InputError, task="link")
 
 
@@ -211,14 +211,14 @@ def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
         ({"task": "cluster"}, "`task` must be one of classify, link, got 'cluster'"),
         ({"profile": "lax"}, "`profile` must be one of paper, strict"),
         ({"select": "first"}, "`select` must be one of validation, last"),
-        ({"recovery": "none"}, "`recovery` must be one of shrunk, letter"),
+        ({"recovery": "none"}, "`recovery` must be one of shrunk, literal"),
         ({"aggregate": "plain"}, "`aggregate` must be one of ideal, secure"),
         ({"pool": "median"}, "pool must be one of average, sum, max, attention"),
         ({"backbone": "gnc"}, "'gnc' does not exist; use one of gcn, gat"),
         ({"epochs": 0}, "`epochs` must be 1 or more"),
         ({"patience": -1}, "`patience` must be 0 or more"),
         ({"patience": 3, "select": "last"}, "`patience` goes by the validation score"),
-        ({"patience": 3, "profile": "strict"}, "`patience` has no meaning with `profile='strict'`"),
+        ({"patience": 3, "profile": "strict"}, "`patience` has no effect with `profile='strict'`"),
         ({"learning_rate": 0.0}, "`learning_rate` must be above 0"),
         ({"learning_rate": float("nan")}, "`learning_rate` must be above 0"),
         ({"weight_decay": -1.0}, "`weight_decay` must be 0 or more"),

@@ -418,7 +418,7 @@ def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
 )
 def test_settings_of_the_other_task_are_refused(task: str, others: dict[str, Any]) -> None:
     for name, value in others.items():
-        with pytest.raises(UsageError, match=f"`{name}` has no meaning with .*task='{task}'"):
+        with pytest.raises(UsageError, match=f"`{name}` has no effect with .*task='{task}'"):
             Config.asked(task=task, **{name: value})
 
 

@@ -434,9 +434,9 @@ def test_features_that_are_no_numbers_are_refused() -> None:
     [
         ({"backbone": "gcn"}, "which have no tree network"),
         ({"learning_rate": 0.1}, "which have no tree network"),
-        ({"epsilon": 2.0}, "`epsilon` has no meaning with `profile='strict'` and `task='link'`"),
-        ({"clip": 0.2}, "`clip` has no meaning"),
-        ({"tree_network": True}, "`tree_network` has no meaning"),
+        ({"epsilon": 2.0}, "`epsilon` has no effect with `profile='strict'` and `task='link'`"),
+        ({"clip": 0.2}, "`clip` has no effect"),
+        ({"tree_network": True}, "`tree_network` has no effect"),
         ({"relay": 2}, "there is no setting 'relay'"),
         ({"balancer": "greedy"}, "needs no `balancer`"),
         ({"propagated_labels": 4}, "must be 0 to 3"),

@@ -25,7 +25,7 @@ else:
 
 SHARED, NOTHING = Common(), Options()
 NOT_AUDITED = ("control", "floor", "checkpoint_every")
-"""Settings of what stands beside a run, which no attack looks at."""
+"""Settings of the variants beside a run, which no attack uses."""
 
 
 def audit(
@@ -47,16 +47,18 @@ def audit(
     ----------
     target
         demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote.
-    attack Only this attack, as randomized label; may be given several times. By default all that
-        apply, to both tasks unless --task names one. An unknown name lists all. out A JSON file to
-        write. For a run folder, RUN/audit.json by default.
+    attack
+        Only this attack, as broker; may be repeated. By default all that apply, to both tasks
+        unless --task names one. An unknown name lists all.
+    out
+        A JSON file to write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
     common.refuse("shards", because="an audit records its runs in one shard")
     for name in NOT_AUDITED:
         if name in settings:
             raise UsageError(
-                f"`{name}` has no meaning for an audit, which attacks the run itself; leave it out"
+                f"`{name}` has no effect in an audit, which attacks the run itself; leave it out"
             )
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
@@ -89,7 +91,7 @@ def audit(
 
 
 def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
-    """The answer, then a line for each row, or everything; one block for each adversary."""
+    """Print the answer, then a line for each row, or everything; one block per adversary."""
     screen = console()
     paragraph(screen, _answer(report))
     if verbose:
@@ -123,7 +125,7 @@ def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
 
 
 def _answer(report: "AuditReport") -> str:
-    """One sentence: how many bounds were tested, and how many were exceeded."""
+    """Return one sentence: the numbers of bounds that were tested and exceeded."""
     if not report.rows:
         return "These attacks have nothing to attack under these settings: no rows."
     claimed = sum(row.bound is not None for row in report.rows)
@@ -137,7 +139,7 @@ def _answer(report: "AuditReport") -> str:
 
 
 def _line(report: "AuditReport", row: "AuditRow") -> str:
-    """What was found with its interval, without the messages, what is claimed, the verdict."""
+    """Return one line: the figure with its interval, without messages, the claim, the verdict."""
     found, without, claimed = report.figures(row)
     parts = [f"{row.about}: {found}"]
     parts += [f"without messages {without}"] * (row.chance is not None)
@@ -146,7 +148,7 @@ def _line(report: "AuditReport", row: "AuditRow") -> str:
 
 
 def _figures(report: "AuditReport", row: "AuditRow") -> str:
-    """What was found, without and with the messages, what is claimed, and the verdict."""
+    """Return all figures of a row: with and without the messages, the claim, the verdict."""
     found, without, claimed = report.figures(row)
     parts = [found]
     if row.chance is not None:
@@ -157,7 +159,7 @@ def _figures(report: "AuditReport", row: "AuditRow") -> str:
 
 
 def _print(screen: Console, text: str, indent: int) -> None:
-    """A paragraph, indented; no markup in it."""
+    """Print an indented paragraph without markup."""
     space = " " * indent
     width = min(screen.width, 120)
     lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space + "  ")

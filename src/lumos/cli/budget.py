@@ -1,11 +1,11 @@
-"""`lumos budget`: how much signal messages keep and what they should gain, before any run."""
+"""`lumos budget`: forecast the information that messages keep and the gain in accuracy."""
 
 import math
 from typing import Annotated, Any
 
 from rich.table import Table
 
-from lumos.cli.common import Common, console, placed, print_json
+from lumos.cli.common import Common, console, facts_table, placed, print_json
 from lumos.errors import UsageError
 from lumos.ldp.mechanisms import COIN, Mechanism, make_mechanism
 from lumos.training.profile import FORECASTERS, STRICT, Expected, Forecast, Population
@@ -27,25 +27,32 @@ def budget(
     own_accuracy: Annotated[float, placed("own_accuracy")] = 0.7,
     common: Common = COMMON,
 ) -> None:
-    """Print how much of the signal messages keep, and what neighbours should add to accuracy.
+    """Forecast the information that messages keep under noise, and what neighbours add to accuracy.
 
     The forecast is a simulation of strict classification, without any data: the same every time.
 
     Parameters
     ----------
     epsilon
-        ε of the one randomized label that a device releases: its label.
+        ε of the one randomized label that a device releases.
     classes
-        k, the number of randomized labels.
+        k, the number of classes.
     degree
         Neighbours whose randomized labels a device receives; their mean in the forecast.
-    mechanism auto, krr (randomized response), or digits (the same on one digit of the randomized
-        label's number). propagated labels How many propagated labels a device tells its neighbours,
-        0 to 3. propagated_epsilon ε of one propagated label. update_epsilon ε of all updates
-        together; with the number of devices, it decides the noise of sums. devices Number of
-        devices; half of them train, a quarter validates. homophily Assumed: share of edges between
-        devices of one class, of classes of equal size. own_accuracy Assumed: share of devices that
-        their own features alone predict rightly.
+    mechanism
+        auto, krr (randomized response), or digits (the same on one digit of the label's number).
+    propagated_labels
+        Number of propagated labels that a device sends its neighbours, 0 to 3.
+    propagated_epsilon
+        ε of one propagated label.
+    update_epsilon
+        ε of all updates together; with the number of devices, it determines the noise of sums.
+    devices
+        Number of devices; half of them train, a quarter validates.
+    homophily
+        Assumed share of edges between devices of one class, for classes of equal size.
+    own_accuracy
+        Assumed accuracy of the local model, which uses no neighbours.
     """
     if degree < 1:
         raise UsageError(f"`degree` must be 1 or more, got {degree}")
@@ -73,22 +80,22 @@ def budget(
             {**result, "opinion": of_propagated_label, "forecast": forecast and as_json(forecast)}
         )
         return
-    console().print("the randomized label: a randomized label, the same to each neighbour")
+    console().print("randomized label, the same to each neighbour:")
     console().print(messages_table(randomized_label, result))
     if of_propagated_label is not None:
         console().print(
-            f"\nan propagated label: {propagated_labels} of them, the same to each neighbour"
+            f"\npropagated labels ({propagated_labels}), each the same to all neighbours:"
         )
         console().print(messages_table(propagated_label, of_propagated_label))
     console().print()
     console().print(forecast_table(forecast) if forecast else NO_FORECAST)
 
 
-NO_FORECAST = "no forecast: with so many classes a simulation would take minutes"
+NO_FORECAST = "no forecast: a simulation with this number of classes would take minutes"
 
 
 def as_json(forecast: Forecast) -> dict[str, Any]:
-    """The forecast as plain numbers."""
+    """Return the forecast as plain numbers."""
     by_name = {"clustered": forecast.clustered, "independent": forecast.independent}
     return {
         **{name: {**each._asdict(), "gain": each.gain} for name, each in by_name.items()},
@@ -97,13 +104,13 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
 
 
 def forecast_table(forecast: Forecast) -> Table:
-    """The forecast for people: a column for each of the two assumptions about errors."""
+    """Return the forecast as a table: a column for each assumption about errors."""
     table = Table(box=None, pad_edge=False, header_style="")
     for name in ("forecast, accuracy in %", "errors clustered", "independent"):
         table.add_column(name, justify="left" if name.startswith("forecast") else "right")
     both = forecast.clustered, forecast.independent
     rows = {
-        "own features, as assumed": [f"{100 * each.own:.1f}" for each in both],
+        "local model, as assumed": [f"{100 * each.own:.1f}" for each in both],
         "neighbours' messages alone": [f"{100 * each.neighbours:.1f}" for each in both],
         "both together": [f"{100 * each.together:.1f}" for each in both],
         "gain in points": [_gain(each) for each in both],
@@ -112,7 +119,7 @@ def forecast_table(forecast: Forecast) -> Table:
         table.add_row(name, *cells)
     table.caption = (
         f"Assumed: {forecast.assumptions}. Clustered, as in real graphs: neighbours err about the "
-        "same devices as own features; independent, as in generated graphs."
+        "same devices as the local model; independent, as in generated graphs."
     )
     table.caption_justify = "left"
     return table
@@ -123,7 +130,7 @@ def _gain(expected: Expected) -> str:
 
 
 def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
-    """What a release keeps, as numbers.
+    """Return the information that a release keeps, as numbers.
 
     `clean_neighbours` compares information: bits of all randomized labels received over the bits of
     one.
@@ -145,33 +152,20 @@ def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
 
 
 def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
-    """What a release keeps, for people."""
+    """Return the information that a release keeps, as a table."""
     true, other = mechanism.values
     parameters = ", ".join(f"{name} {value}" for name, value in mechanism.parameters().items())
     many = "1 byte" if mechanism.width == 1 else f"{mechanism.width:,} bytes"
-    table = Table(show_header=False, box=None)
-    table.add_row(
-        "mechanism",
-        f"{mechanism.name}{parameters and f' ({parameters})'}, {many} to each neighbour",
-    )
-    table.add_row(
-        "releases",
-        f"{true} with probability {result['says_the_truth']:.4f}, "
+    rows = {
+        "mechanism": f"{mechanism.name}{parameters and f' ({parameters})'}, {many} to each "
+        "neighbour",
+        "releases": f"{true} with probability {result['says_the_truth']:.4f}, "
         f"{other} with {result['says_a_certain_other']:.4f}",
-    )
-    table.add_row(
-        "information",
-        f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits of a randomized "
-        f"label",
-    )
-    table.add_row(
-        "standard error",
-        f"±{result['share_error']:.3f} of the share of one value among {result['degree']} "
-        "neighbours",
-    )
-    table.add_row(
-        "worth",
-        f"{result['degree']} neighbours under noise carry as much information as "
+        "information": f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits "
+        "of a label",
+        "standard error": f"±{result['share_error']:.3f} of the share of one value among "
+        f"{result['degree']} neighbours",
+        "worth": f"{result['degree']} neighbours under noise carry as much information as "
         f"{result['clean_neighbours']:.2f} without noise",
-    )
-    return table
+    }
+    return facts_table(rows.items())

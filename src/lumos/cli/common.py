@@ -1,4 +1,4 @@
-"""What every command shares: common options, their places in the help, JSON, screen, wording.
+"""Shared by every command: common options, their places in the help, JSON, screen, wording.
 
 One line per option in `OPTIONS`: its group and, if `--help` shows it, its short text. An option
 without a short text is for experts: only `--help-all` shows it, in full. `COMMANDS` has what a
@@ -15,7 +15,7 @@ import dataclasses
 import json as jsonlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Group, Parameter
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lumos.errors import UsageError
 
@@ -38,7 +40,7 @@ COMMON_GROUP = Group("Every command", sort_key=7)
 
 
 class Placed(NamedTuple):
-    """Where an option stands."""
+    """Place of an option in the help."""
 
     group: Group
     short: str = ""
@@ -69,7 +71,7 @@ OPTIONS: Mapping[str, Placed] = {
     "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
-    "profile": Placed(TASK, "strict: it guarantees; paper: the paper's design"),
+    "profile": Placed(TASK, "strict: with guarantees; paper: the paper's design"),
     "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
     "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
     "attack": Placed(TASK, "only this attack; may be repeated"),
@@ -91,8 +93,6 @@ OPTIONS: Mapping[str, Placed] = {
     "query_epsilon": Placed(PRIVACY),
     "signs": Placed(PRIVACY),
     "scaling": Placed(PRIVACY),
-    "min_holders": Placed(PRIVACY),
-    "projection": Placed(PRIVACY),
     "clip": Placed(PRIVACY),
     "low": Placed(PRIVACY),
     "high": Placed(PRIVACY),
@@ -101,7 +101,7 @@ OPTIONS: Mapping[str, Placed] = {
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
-    "randomness": Placed(PRIVACY, "simulated: from the seed; system: as on devices"),
+    "randomness": Placed(PRIVACY, "seeded: by the run seed; system: as on devices"),
     # The network and its training.
     "epochs": Placed(MODEL, "passes over all devices"),
     "backbone": Placed(MODEL, "gcn, gat, or another PyG layer"),
@@ -121,9 +121,7 @@ OPTIONS: Mapping[str, Placed] = {
     "patience": Placed(MODEL),
     "embedding": Placed(MODEL),
     "words": Placed(MODEL),
-    "word_buckets": Placed(MODEL),
     "random_marks": Placed(MODEL),
-    "score_degrees": Placed(MODEL),
     "steps": Placed(MODEL),
     "label_steps": Placed(MODEL),
     "normalise": Placed(MODEL),
@@ -160,19 +158,11 @@ OPTIONS: Mapping[str, Placed] = {
     "degree": Placed(DATA, "neighbours of a device"),
     "devices": Placed(DATA, "number of devices"),
     "homophily": Placed(DATA, "share of edges within a class"),
-    "own_accuracy": Placed(DATA, "accuracy of own features alone"),
-    # The paper's evaluation.
-    "figures": Placed(TASK, "classification, link-prediction, epsilon, …; or all"),
-    "profiles": Placed(TASK, "both, paper or strict"),
+    "own_accuracy": Placed(DATA, "accuracy of the local model (no neighbours)"),
+    # Several runs.
     "seeds": Placed(RUN, "number of seeds"),
-    "quick": Placed(RUN, "a short form, within ten minutes on two cores"),
     "jobs": Placed(RUN, "processes at a time"),
     "keep": Placed(RUN),
-    "kept": Placed(RUN),
-    "results": Placed(RUN),
-    # What is measured.
-    "only": Placed(TASK, "layers, balancers, compare, sums, …; all by default"),
-    "full": Placed(RUN, "the sizes of the documentation; up to an hour"),
     # Real devices.
     "pki": Placed(DATA, "a folder of lumos pki init"),
     "device": Placed(TASK, "3, or 3,5,8, or a range as 0-59; may be repeated"),
@@ -189,7 +179,7 @@ OPTIONS: Mapping[str, Placed] = {
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
     "stay": Placed(RUN, "devices stay after the training, and answer"),
     "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
-    "prepare": Placed(RUN, "write the folders of all parties only"),
+    "prepare": Placed(RUN, "write the folders of all participants only"),
     "with": Placed(TASK, "a real device: score its pair with this one"),
     "pid_file": Placed(RUN, "file for the number of its process"),
     # What every command has.
@@ -213,18 +203,18 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "backbone": "gcn, gat or sage",
     },
     "budget": {
-        "epsilon": "ε of the randomized label that a device releases: its label",
-        "propagated_labels": "propagated labels that a device tells its neighbours",
-        "mechanism": "auto, krr, digits, oue, multibit",
+        "epsilon": "ε of the randomized label that a device releases",
+        "propagated_labels": "propagated labels that a device sends",
+        "mechanism": "auto, krr or digits",
         "update_epsilon": "ε of all sums together",
     },
     "predict": {"scores": "links: ideal, or secure by cryptography"},
     "audit": {"out": "JSON file to write", "control": ""},
     "report": {"out": "file to write"},
-    "up": {"out": "a new folder for the result", "keep": "keep the folders of all parties"},
-    "device": {"folder": "of the device", "broker": "address in place of that in run.json"},
+    "up": {"out": "a new folder for the result", "keep": "keep the folders of all participants"},
+    "device": {"folder": "folder of the device", "broker": "address in place of that in run.json"},
     "coordinator": {
-        "folder": "of the coordinator",
+        "folder": "folder of the coordinator",
         "broker": "address in place of that in run.json",
     },
     "pki init": {"pki": "a new folder"},
@@ -232,25 +222,23 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "pki nats-config": {"out": "file to write"},
     "split": {"task": "classify or link only; by default both"},
     "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
-    "bench": {"quick": "small sizes, within two minutes; the default"},
-    "reproduce": {"out": "folder for tables, figures and the page", "graph": "may be repeated"},
 }
 """By command, short texts in place of those above; an empty one leaves an option to experts."""
 
 
 def short_text(command: str, option: str) -> str:
-    """What `--help` of a command says of an option; empty where it does not show it."""
+    """Return the short text of an option in `--help` of a command; empty where it is not shown."""
     own = COMMANDS.get(command, {})
     return own[option] if option in own else OPTIONS.get(option, Placed(RUN)).short
 
 
 def rank(option: str) -> int:
-    """Where an option stands among those of its group; after all others where it is unknown."""
+    """Return the position of an option in its group; after all others where it is unknown."""
     return [*OPTIONS].index(option) if option in OPTIONS else len(OPTIONS)
 
 
 def placed(option: str, **more: Any) -> Parameter:
-    """The annotation of an option: its group, and what else is given.
+    """Return the annotation of an option: its group, and what else is given.
 
     Args:
         option: its name as Python has it.
@@ -262,41 +250,7 @@ def placed(option: str, **more: Any) -> Parameter:
 
 
 _SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
-_COMMAND_OPTIONS = (
-    "out",
-    "resume",
-    "export",
-    "simulated",
-    "keep",
-    "id",
-    "new_device",
-    "csv",
-    "plot",
-    "tensorboard",
-    "seeds",
-    "ranks",
-    "max_restarts",
-    "rank_timeout",
-    "systems",
-    "jobs",
-    "split",
-    "parts",
-    "assign",
-    "features",
-    "profiles",
-    "only",
-    "device",
-    "coordinator",
-    "broker",
-    "host",
-    "request",
-    "valid",
-    "port",
-    "max_payload",
-    "max_connections",
-    "deadline",
-)
-"""Options of commands that are no setting of any dataclass."""
+_POSITIONAL = frozenset({"graph", "name", "run", "target", "folder", "pki"})
 
 
 def as_options(text: str) -> str:
@@ -306,7 +260,9 @@ def as_options(text: str) -> str:
 
 def _as_option(match: re.Match[str]) -> str:
     name, _, value = match.groups()
-    if name not in _options() or (TYPED.get([])[:1] == ["train"] and name in python_only()):
+    if name not in OPTIONS.keys() - _POSITIONAL or (
+        TYPED.get([])[:1] == ["train"] and name in python_only()
+    ):
         return match.group(0)
     option = "--" + name.replace("_", "-")
     if value in (None, "True"):
@@ -325,20 +281,6 @@ def python_only() -> frozenset[str]:
     return frozenset(field.name for group in groups for field in dataclasses.fields(group)) - {
         *TRAIN_OPTIONS
     }
-
-
-@cache
-def _options() -> frozenset[str]:
-    """Names of all settings, and of the options that commands add."""
-    from lumos.baselines.systems import BaselineSettings
-    from lumos.graph import ReadOptions
-    from lumos.training.config import COMMON
-    from lumos.training.profile import PROFILES, Population
-
-    groups: list[type[Any]] = [*COMMON.values(), BaselineSettings, Common, ReadOptions, Population]
-    groups += [PROFILES[name].settings for name in PROFILES]
-    fields = (field.name for group in groups for field in dataclasses.fields(group))
-    return frozenset([*fields, *_COMMAND_OPTIONS])
 
 
 TYPED: ContextVar[list[str]] = ContextVar("typed")
@@ -375,22 +317,20 @@ class Common:
         """
         for name in names:
             if getattr(self, name) != getattr(Common, name):
-                raise UsageError(f"`{name}` has no meaning here: {because}; leave it out")
+                raise UsageError(f"`{name}` has no effect here: {because}; leave it out")
 
 
 @contextmanager
-def continued_by(hint: str | None) -> Iterator[None]:
-    """Let Ctrl-C inside say how to go on; nothing where nothing was written."""
+def continued_by(hint: Callable[[], str | None]) -> Iterator[None]:
+    """Let Ctrl-C inside print how to continue; nothing where nothing was written."""
     try:
         yield
     except KeyboardInterrupt:
-        if hint is None:
-            raise
-        raise KeyboardInterrupt(hint) from None
+        raise KeyboardInterrupt(*filter(None, [hint()])) from None
 
 
 def say_runs(done: float, total: float | None, note: str) -> None:
-    """Progress by whole runs: a line after each."""
+    """Print a line after each finished run."""
     say(f"{done:g} of {total:g}: {note}")
 
 
@@ -400,8 +340,24 @@ def say(text: str) -> None:
 
 
 def console() -> Console:
-    """A console on standard output that takes every text as it is: names may hold anything."""
+    """Return a console on standard output without markup: names may hold anything."""
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+
+
+def facts_table(rows: Iterable[tuple[str, str]], left: int = 1) -> Table:
+    """Return a table of names and texts without headings, indented by `left`."""
+    table = Table(show_header=False, box=None, padding=(0, 1, 0, left))
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    return table
+
+
+def report(result: Mapping[str, Any], common: Common, line: str) -> None:
+    """Print the result of a command: as JSON if asked for, otherwise a line."""
+    if common.json:
+        print_json(result)
+    else:
+        print(line)
 
 
 def print_json(result: Mapping[str, Any] | list[Any]) -> None:

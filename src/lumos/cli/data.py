@@ -7,7 +7,16 @@ import numpy as np
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, as_options, console, placed, print_json, say
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    facts_table,
+    placed,
+    print_json,
+    report,
+    say,
+)
 from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.display import displayed
 from lumos.errors import LumosError, MissingData
@@ -102,7 +111,7 @@ def fetch_graph(
         Download it even if it is here already.
     """
     if name.casefold().split(":")[0] == "demo":
-        _report(
+        report(
             {"name": name, "path": None, "fetched": False, "checksums": {}},
             common,
             f"{name} is embedded: nothing to fetch",
@@ -113,14 +122,14 @@ def fetch_graph(
     if not force and (here := _verified(entry, data_dir)) is not None:
         path, status = here
         result = {"name": entry.name, "path": path, "fetched": False, "checksums": status}
-        _report(result, common, f"{entry.name} is here: {path}")
+        report(result, common, f"{entry.name} is here: {path}")
         return
     with displayed(True, f"fetch {entry.archive}") as bar:
         target, status = fetch(entry, data_dir, progress=bar)
     result = {"name": entry.name, "path": str(target), "fetched": True, "checksums": status}
     verified = sum(state == "ok" for state in status.values())
     line = f"{target}: {verified} of {len(status)} files inside have their known SHA-256"
-    _report(result, common, f"{line} (SNAP publishes none for the archive itself)")
+    report(result, common, f"{line} (SNAP publishes none for the archive itself)")
 
 
 def _verified(entry: Entry, data_dir: Path) -> tuple[str, dict[str, Status]] | None:
@@ -133,13 +142,6 @@ def _verified(entry: Entry, data_dir: Path) -> tuple[str, dict[str, Status]] | N
     if {"differs", "absent"} & set(status.values()):
         return None
     return folder.file(""), status
-
-
-def _report(result: dict[str, Any], common: Common, line: str) -> None:
-    if common.json:
-        print_json(result)
-    else:
-        print(line)
 
 
 @app.command(name="check", sort_key=2)
@@ -197,7 +199,7 @@ def summary(graph: Graph) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    table = Table("", "", box=None, show_header=False)
+    rows = []
     for key, value in result.items():
         if key == "checksums":
             shown = ", ".join(f"{file} {state}" for file, state in value.items()) or "none known"
@@ -205,8 +207,8 @@ def _print(result: dict[str, Any]) -> None:
             shown = as_options("; ".join(value)) or "–"
         else:
             shown = f"{value:,}" if isinstance(value, int) else str(value)
-        table.add_row(key.replace("_", " "), shown)
-    console().print(table)
+        rows.append((key.replace("_", " "), shown))
+    console().print(facts_table(rows))
 
 
 # `lumos split`: a graph in parts on disk.

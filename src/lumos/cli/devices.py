@@ -1,4 +1,4 @@
-"""`lumos device`: be one device, or several in a process each."""
+"""`lumos device` and `lumos coordinator`: run the participants of a deployment."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ def device(
     broker: Annotated[str | None, placed("broker", negative="")] = None,
     common: Annotated[Common, Parameter(name="*")] = COMMON,
 ) -> None:
-    """Take part in a run as a real device.
+    """Run one device of a deployment, or several in a process each.
 
     The process stays until the coordinator says that the run has ended. Started again after it was
     ended or killed, it goes on where it was. Its result is in its folder. With a plan whose devices
@@ -25,8 +25,9 @@ def device(
     Parameters
     ----------
     folder
-        Of the device: its part as lumos split writes it, manifest.json, run.json, its certificate
-        and keys of lumos pki, and directory.json. Several: one process each, forked from this one.
+        Folder of the device: its part as lumos split writes it, manifest.json, run.json, its
+        certificate and keys of lumos pki, and directory.json. Several: one process each, forked
+        from this one.
     broker
         Address of the NATS server in place of the plan's, as tls://host:4222.
     """
@@ -60,16 +61,16 @@ def coordinator(
     status: Annotated[int | None, placed("status")] = None,
     common: Annotated[Common, Parameter(name="*")] = COMMON,
 ) -> None:
-    """Coordinate a run of real devices.
+    """Run the coordinator of a deployment.
 
     The process stays until the run has ended. Started again after it was ended or killed, it goes
-    on where it was. How the run goes on is in status.json of its folder, the result in result.json.
+    on where it was. Its folder has the progress in status.json and the result in result.json.
 
     Parameters
     ----------
     folder
-        Of the coordinator: manifest.json, run.json, its certificate and keys of lumos pki, and
-        directory.json.
+        Folder of the coordinator: manifest.json, run.json, its certificate and keys of lumos pki,
+        and directory.json.
     broker
         Address of the NATS server in place of the plan's, as tls://host:4222.
     status

@@ -9,7 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from lumos.baselines.systems import ServerSettings, asked
-from lumos.cli.common import Common, as_options, console, continued_by, placed, print_json, say_runs
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    continued_by,
+    facts_table,
+    placed,
+    print_json,
+    say_runs,
+)
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import columns_of, heading_of, paragraph, shown
 from lumos.errors import LumosError
@@ -83,16 +92,12 @@ def baseline(
 
 
 def show_baseline(measured: "Measured", *, verbose: bool) -> None:
-    """The answer, the scores, what the server got; cost and settings if everything is asked for."""
+    """Print the answer, the scores and what the server received; cost and settings if verbose."""
     screen, summary = console(), measured.summary()
     classify, name = summary["task"] == "classify", summary["graph"] or "this graph"
     score = 100 * measured.metrics["test_accuracy" if classify else "test_auc"]
-    done = (
-        f"classifies {score:.1f} % of test devices rightly"
-        if classify
-        else f"tells a test edge from a pair of non-neighbours in {score:.1f} % of comparisons (ROC-AUC)"
-    )
-    paragraph(screen, f"On {name}, {summary['system']} {done}.")
+    what = "accuracy" if classify else "ROC-AUC"
+    paragraph(screen, f"Test {what} of {summary['system']} on {name}: {score:.1f} %.")
     screen.print()
     columns = columns_of(summary["task"], measured.metrics)
     table = Table(heading_of(summary["task"]), box=None, header_style="")
@@ -109,30 +114,27 @@ def show_baseline(measured: "Measured", *, verbose: bool) -> None:
 
 
 def _show_details(measured: "Measured", summary: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
-    table.add_row("graph", f"{summary['devices']:,} devices, {summary['edges']:,} edges")
-    table.add_row("epochs", f"{summary['epochs']}, weights of epoch {summary['best_epoch']}")
-    table.add_row(
-        "seconds",
-        f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per epoch; "
-        f"{summary['peak_rss_mb']:,.0f} MB peak",
-    )
     settings = summary["settings"].items()
-    table.add_row("settings", ", ".join(f"{name} {value}" for name, value in settings))
-    for note in measured.graph.notes:
-        table.add_row("note", note)
-    console().print(table)
+    rows = {
+        "graph": f"{summary['devices']:,} devices, {summary['edges']:,} edges",
+        "epochs": f"{summary['epochs']}, weights of epoch {summary['best_epoch']}",
+        "seconds": f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per "
+        f"epoch; {summary['peak_rss_mb']:,.0f} MB peak",
+        "settings": ", ".join(f"{name} {value}" for name, value in settings),
+    }
+    notes = [("note", note) for note in measured.graph.notes]
+    console().print(facts_table([*rows.items(), *notes]))
 
 
 # `lumos evaluate`: several systems on one graph, over several seeds: one table and a page.
 
 SHARED = Common()
 WIDTH = 160
-"""Of a table that goes to a file."""
+"""Width of a table that is written to a file."""
 
 
 class SystemsFailed(LumosError):
-    """Some systems have no score; the others are there."""
+    """Raised when some systems have no score, after the others were printed."""
 
 
 def evaluate(
@@ -152,7 +154,7 @@ def evaluate(
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     common: Common = SHARED,
 ) -> None:
-    """Compare Lumos, own features, the control and other systems on one graph.
+    """Compare Lumos, the local model, the control and other systems on one graph.
 
     Every system is run with the same seeds and splits, and finished with its own defaults. With
     --out, an interrupted command goes on where it stopped.
@@ -186,7 +188,7 @@ def evaluate(
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
     again = None if out is None else f"finished runs are in {out}: the same command continues"
-    with continued_by(again):
+    with continued_by(lambda: again):
         evaluation = evaluate_graph(
             lambda: load(
                 graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)}
@@ -226,7 +228,7 @@ def _command(
 
 
 def show(evaluation: "Evaluation", out: Path | None) -> None:
-    """The result for people."""
+    """Print the result."""
     from lumos.evaluation.page import body, protections, remarks, title, work
 
     screen = console()
@@ -245,10 +247,7 @@ def show(evaluation: "Evaluation", out: Path | None) -> None:
     for sentence in remarks(evaluation):
         screen.print(Text(as_options(sentence)))
     screen.print("What protects label, features and edges:")
-    guarantees = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-    for name, what in protections(evaluation).items():
-        guarantees.add_row(Text(name), Text(what))
-    screen.print(guarantees)
+    screen.print(facts_table(protections(evaluation).items(), left=2))
     screen.print(Text(work(evaluation)))
     if out is not None:
         screen.print(Text(f"page: {out / 'report.html'}"))

@@ -29,14 +29,20 @@ class HelpScreen:
     command: str
     """As it was typed; empty for `lumos --help`."""
     everything: bool
-    """Whether `--help-all` asked for all options and full texts."""
+    """True if `--help-all` asked for all options and full texts."""
 
     show_metavar: ClassVar[bool] = False
 
     def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
         """Print one group of options, or the commands."""
         if panel.format == "command":
-            shown = [(_name(entry), _text(entry.description)) for entry in panel.entries]
+            shown = [
+                (
+                    ", ".join([*entry.positive_names, *entry.positive_shorts]),
+                    _text(entry.description),
+                )
+                for entry in panel.entries
+            ]
             if self.command:
                 shown = [(name, text) for name, text in shown if not name.startswith("-")]
         else:
@@ -98,10 +104,6 @@ def _setting(entry: HelpEntry) -> str:
     return name.lstrip("-").replace("-", "_").lower()
 
 
-def _name(entry: HelpEntry) -> str:
-    return ", ".join([*entry.positive_names, *entry.positive_shorts])
-
-
 def _text(content: Any) -> str:
     """Plain text of what cyclopts made of a text."""
     content = getattr(content, "primary_renderable", content)
@@ -132,7 +134,7 @@ app = App(
     help="""Federated graph learning where every device is one vertex.
 
   lumos train demo                       a first run, in seconds
-  lumos train demo --out runs/demo       the same, kept in a folder
+  lumos train demo --out runs/demo       the same, saved in a folder
   lumos report runs/demo                 its page
   lumos train --help                     what can be chosen""",
     help_format="plaintext",
@@ -141,19 +143,19 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 _COMMANDS = {
-    "train": "Train a model across devices, without pooling their data.",
+    "train": "Train a model across devices without pooling their data.",
     "predict": "Predict with a trained model.",
-    "report": "Write the page of a run.",
-    "evaluate": "Compare systems on one graph, over seeds.",
-    "baseline": "Train a system for comparison.",
-    "audit": "Attack a graph or a run, and compare with what is claimed.",
-    "budget": "What noise leaves of messages, and a forecast, before a run.",
+    "report": "Write an HTML page about a run.",
+    "evaluate": "Compare Lumos with other systems on one graph, over several seeds.",
+    "baseline": "Train one system that Lumos is compared with.",
+    "audit": "Attack a run and compare the result with the guarantees.",
+    "budget": "Forecast accuracy under noise, without any data.",
     "split": "Write a graph in parts, for several processes or devices.",
-    "pki": "Certificates of real devices, and the configuration of NATS.",
-    "up": "Train with real devices on this machine, a process each.",
+    "pki": "Issue certificates and configure NATS for a deployment.",
+    "up": "Train on this machine with one process per device.",
     "device": "Run one device of a deployment.",
     "coordinator": "Run the coordinator of a deployment.",
-    "trees": "Decide who carries which edge.",
+    "trees": "Assign every edge to one of its two devices.",
     "data": "List, fetch and check graphs.",
 }
 """In the order of `lumos --help`."""

@@ -40,8 +40,10 @@ def options_of(
             texts.setdefault(field.name, []).append(" ".join((words.get(field.name) or "").split()))
             if field.name in defaults:
                 shown[field.name] = [defaults[field.name]]
-            elif _worth(field.default):
-                shown.setdefault(field.name, []).append(_shown(field.default))
+            elif field.default is not None and not isinstance(field.default, bool):
+                value = field.default
+                text = f"{value:g}" if isinstance(value, float) else str(value)
+                shown.setdefault(field.name, []).append(text)
     options = []
     for option, hint in hints.items():
         default = " or ".join(dict.fromkeys(shown.get(option, ())))
@@ -63,7 +65,7 @@ def _parameter(option: str, hint: Any, text: str, default: str) -> Parameter:
 
 
 def _descriptions(group: type[Any]) -> dict[str, str | None]:
-    """What stands below each field, in the dataclass or in those that it extends."""
+    """Return the text below each field, of the dataclass or of those that it extends."""
     words: dict[str, str | None] = {}
     for kind in reversed(group.__mro__):
         if dataclasses.is_dataclass(kind):
@@ -72,12 +74,12 @@ def _descriptions(group: type[Any]) -> dict[str, str | None]:
 
 
 def given(options: Any) -> dict[str, Any]:
-    """The settings that were given, by name."""
+    """Return the settings that were given, by name."""
     return {name: value for name, value in vars(options).items() if value is not None}
 
 
 def whole_or_word(kind: Any, tokens: Sequence[Token]) -> int | str:
-    """A whole number, or one of the words that the option allows; never a rounded number."""
+    """Return a whole number, or one of the words that the option allows; never a rounded number."""
     value = tokens[0].value
     words = [w for part in get_args(kind) for w in get_args(part)]
     if value in words:
@@ -98,18 +100,10 @@ def _or_none(hint: Any) -> Any:
     return hint | None
 
 
-def _worth(default: Any) -> bool:
-    return default is not None and not isinstance(default, bool)
-
-
-def _shown(default: Any) -> str:
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
 if TYPE_CHECKING:
     Reading = Any
 else:
     Reading = options_of("Reading", ReadOptions)
-"""What may be lost when a graph is read: an option for each of `ReadOptions`."""
+"""Options of how a graph is read: one for each field of `ReadOptions`."""
 AS_IT_IS = Reading()
 """No option given."""

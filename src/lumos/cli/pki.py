@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App
 
-from lumos.cli.common import Common, placed, print_json
+from lumos.cli.common import Common, placed, report
 from lumos.deploy.broker import DEFAULTS, BrokerSettings, write_broker_config
 from lumos.deploy.identity import Validity, fingerprint, folder_name
 from lumos.deploy.pki import (
@@ -20,7 +20,7 @@ from lumos.deploy.pki import (
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 
-app = App(name="pki", help="Certificates of real devices.", help_format="plaintext")
+app = App(name="pki", help="Issue the certificates of a deployment.", help_format="plaintext")
 
 COMMON = Common()
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
@@ -49,7 +49,7 @@ def init(
     """
     _refuse(common)
     authority = FederationAuthority.create(pki, _duration(valid))
-    _report(
+    report(
         {
             "path": str(pki),
             "authority": fingerprint(authority.certificate),
@@ -75,9 +75,9 @@ def issue(
 ) -> None:
     """Issue certificates, for the first time or again.
 
-    Each party gets a folder, to be brought to it: certificate.pem, key.pem, seal.key and
-    authority.pem. Who has a certificate gets new keys, and the directory forgets the old ones:
-    bring the new directory.json to all parties, and write the broker's configuration again.
+    Each participant gets a folder, to be copied to it: certificate.pem, key.pem, seal.key and
+    authority.pem. A participant that has one gets new keys, and the directory forgets the old ones:
+    copy the new directory.json to all participants, and write the broker's configuration again.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def issue(
     broker
         The NATS server.
     host
-        A name or address by which parties reach the broker; may be repeated. By default this
+        A name or address by which participants reach the broker; may be repeated. By default this
         machine only: localhost, 127.0.0.1 and ::1.
     request
         A file of lumos pki request, of a device that keeps its private keys. Make sure that it is
@@ -100,10 +100,10 @@ def issue(
     """
     _refuse(common)
     if host and not broker:
-        raise UsageError("`host` has no meaning without `broker`")
+        raise UsageError("`host` has no effect without `broker`")
     participants = [COORDINATOR] * coordinator + _numbers(device or [])
     if not (participants or broker or request):
-        raise UsageError("nobody is named; choose of `device`, `coordinator`, `broker`, `request`")
+        raise UsageError("nobody is named; give `device`, `coordinator`, `broker` or `request`")
     if request is not None and (participants or broker):
         raise UsageError("`request` says itself whom it is for; leave out the others")
     authority, validity = FederationAuthority.open(pki), Validity.lasting(_duration(valid))
@@ -126,7 +126,7 @@ def issue(
     line = f"{pki}: issued {shown}, valid until {validity.end:%Y-%m-%d %H:%M} UTC"
     if request is not None:
         line += f"; request {result['fingerprint']}"
-    _report(result, common, line)
+    report(result, common, line)
 
 
 @app.command(name="request", sort_key=2)
@@ -138,7 +138,7 @@ def request(
     coordinator: Annotated[bool, placed("coordinator", negative="", show_default=False)] = False,
     common: Common = COMMON,
 ) -> None:
-    """Draw a party's keys on its own machine, and ask for a certificate.
+    """Make a participant's keys on its own machine, and request a certificate.
 
     The file request.json goes to the authority; what lumos pki issue --request writes,
     certificate.pem and authority.pem, comes back into the same folder.
@@ -155,10 +155,10 @@ def request(
     _refuse(common)
     participants = [COORDINATOR] * coordinator + _numbers(device or [])
     if len(participants) != 1:
-        raise UsageError("a request is for one party; choose one `device`, or `coordinator`")
+        raise UsageError("a request is for one participant; choose one `device`, or `coordinator`")
     path = request_certificate(folder, participants[0])
     asked = read_request(path)
-    _report(
+    report(
         {
             "path": str(path),
             "party": folder_name(participants[0]),
@@ -183,10 +183,10 @@ def nats_config(
     pid_file: Annotated[Path | None, placed("pid_file")] = None,
     common: Common = COMMON,
 ) -> None:
-    """Write the configuration of the NATS server: mutual TLS, and what each party may do.
+    """Write the configuration of the NATS server: mutual TLS, and what each participant may do.
 
-    A party may publish on to.*.ITSELF and subscribe to to.ITSELF.*, nothing else. After a change
-    write the file again, then: nats-server --signal reload=PID_FILE. Connections stay.
+    A participant may publish on to.*.ITSELF and subscribe to to.ITSELF.*, nothing else. After a
+    change write the file again, then: nats-server --signal reload=PID_FILE. Connections stay.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def nats_config(
     max_payload
         Bytes of the largest message.
     max_connections
-        By default two for each party, and some.
+        By default two for each participant, and some more.
     log_file
         File for the log; by default standard error.
     pid_file
@@ -218,10 +218,10 @@ def nats_config(
     )
     directory = write_broker_config(pki, out, settings)
     participants = len(directory.participants)
-    _report(
+    report(
         {"path": str(out), "parties": participants, "serial": directory.serial, "port": port},
         common,
-        f"{out}: for {participants:,} parties. To start the server, type: nats-server -c {out}",
+        f"{out}: for {participants:,} participants. Start the server: nats-server -c {out}",
     )
 
 
@@ -253,10 +253,3 @@ def _numbers(words: list[str]) -> list[int]:
             raise UsageError(f"`device`: {word} has none, or more than {_MOST:,} at once")
         numbers += range(first, last + 1)
     return numbers
-
-
-def _report(result: dict[str, Any], common: Common, line: str) -> None:
-    if common.json:
-        print_json(result)
-    else:
-        print(line)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 COMMON = Common()
 CERTIFICATE = "certificate.pem"
-"""In the folder of a real device."""
+"""File that marks the folder of a real device."""
 TOP = 10
-"""How many candidates are printed."""
+"""Number of candidates that are printed."""
 _SHOWN = 20
 
 
@@ -60,23 +60,25 @@ def predict(
     candidates
         For links, with one --id: a file with one id on each line. The device asks each of them.
     top
-        How many of the candidates to print, the likeliest first.
+        Number of candidates to print, the most likely first.
     scores
         For links of the strict profile: ideal computes scores in the clear; secure by real
         cryptography between the two devices.
     workers
         Processes for the cryptography. Default: one per core.
-    new device
+    new_device
         A JSON file of devices that join after training:
         [{"id": …, "features": …, "neighbours": […]}].
     csv
         File to write all rows to.
     export
         File to write the weights to (.npz, see docs/training.md).
-    simulated Also export weights of a simulation: with randomness from the run seed, or sums in the
-        clear. Whoever has such a file can find out the label of a device by training again. peer Of
-        a real device, for links: numbers of others that it is to score its pair with, by real
-        cryptography between the two processes; may be repeated.
+    simulated
+        Also export weights of a simulation: with randomness from the run seed, or sums in the
+        clear. Whoever has such a file can find the label of a device by training again.
+    peer
+        For links, with the folder of a real device: the number of another device. The two score
+        their pair by real cryptography between their processes. May be repeated.
     """
     if (run / CERTIFICATE).exists():
         others = (id, pairs, candidates, top, scores, workers, new_device, csv, export)
@@ -95,9 +97,9 @@ def predict(
     if top is not None and top < 1:
         raise UsageError(f"--top must be 1 or more, got {top}")
     if top is not None and candidates is None:
-        raise UsageError("--top has no meaning without --candidates; leave it out")
+        raise UsageError("--top has no effect without --candidates; leave it out")
     if workers is not None and scores != "secure":
-        raise UsageError("--workers has no meaning without --scores secure; leave it out")
+        raise UsageError("--workers has no effect without --scores secure; leave it out")
     common.refuse("seed", "shards", because="a run predicts by what it was trained with")
     from lumos.runs.load import load_run
     from lumos.runs.predict import predict_new_devices, read_new_devices
@@ -106,11 +108,11 @@ def predict(
     train = trained.config.train
     if scores is not None and (trained.classes or not trained.guarantees):
         raise UsageError(
-            "--scores has no meaning for this run, only for one of --task link with guarantees; "
+            "--scores has no effect for this run, only for one of --task link with guarantees; "
             "leave it out"
         )
     if scores is not None and id is None and pairs is None:
-        raise UsageError("--scores has no meaning without --id or --pairs; leave it out")
+        raise UsageError("--scores has no effect without --id or --pairs; leave it out")
     result: dict[str, Any] = {"run": str(run), "task": train.task, "profile": train.profile}
     if export is not None:
         trained.export(export, simulated=simulated)
@@ -150,7 +152,7 @@ def predict(
 
 
 def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
-    """Print what a running device believes of itself, or of its pairs with others."""
+    """Print the predictions of a running device: its label, or its pairs with others."""
     from lumos.deploy.questions import ask_device
 
     questions: list[dict[str, Any]] = [{"ask": "label"}]
@@ -171,7 +173,7 @@ def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
 
 
 def _rows(run: "Run", ids: list[str] | None) -> list[dict[str, Any]]:
-    """id, label and probability of each device of the run, or of those named."""
+    """Return id, label and probability of each device of the run, or of those named."""
     if not run.classes:
         raise UsageError("this run predicts links; name devices with --id, or --pairs FILE")
     ids = None if ids is None else list(dict.fromkeys(ids))
@@ -181,7 +183,7 @@ def _rows(run: "Run", ids: list[str] | None) -> list[dict[str, Any]]:
 def _asked(
     run: "Run", ids: list[str] | None, pairs: Path | None, candidates: Path | None
 ) -> list[tuple[str, str]]:
-    """The pairs that are asked about."""
+    """Return the pairs that are asked about."""
     if run.classes:
         raise UsageError(
             "this run classifies; --pairs and --candidates are for runs that predict links"
@@ -198,7 +200,7 @@ def _asked(
 
 
 def _columns(path: Path, many: int) -> list[list[str]]:
-    """So many ids of each line of a file; empty lines and those that begin with # are skipped."""
+    """Return `many` ids of each line of a file; empty lines and comments (#) are skipped."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -228,7 +230,7 @@ def _links(
     workers: int | None,
     data_dir: Path | None,
 ) -> list[dict[str, Any]]:
-    """id, other, probability and whether the other answered, of each pair."""
+    """Return id, other, probability and whether the other answered, of each pair."""
     start = time.perf_counter()
     with displayed(True, "scores") as bar:
         found = run.ask_links(
@@ -253,7 +255,7 @@ def _links(
 
 
 def _per_second(bar: "Progress | None", start: float) -> Any:
-    """A callback that shows how many pairs are scored in a second; the bar shows the time left."""
+    """Return a callback that shows the number of pairs scored per second."""
 
     def show(done: int, total: int) -> None:
         rate = done / max(time.perf_counter() - start, 1e-9)
@@ -264,7 +266,7 @@ def _per_second(bar: "Progress | None", start: float) -> Any:
 
 
 def _labels(run: "Run", names: Sequence[str], chances: "Floats") -> list[dict[str, Any]]:
-    """The most likely class of each device, with its probability."""
+    """Return the most likely class of each device, with its probability."""
     best = chances.argmax(axis=1)
     return [
         {"id": name, "label": run.classes[label], "probability": float(chances[row, label])}

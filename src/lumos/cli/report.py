@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from lumos.cli.common import Common, placed, print_json
+from lumos.cli.common import Common, placed
+from lumos.cli.common import report as print_report
 from lumos.storage import PRIVATE
 
 COMMON = Common()
@@ -30,7 +31,4 @@ def report(
     path = load_run(run).report(run / "report.html" if out is None else out)
     if out is None:
         path.chmod(PRIVATE)  # as all files of a run folder
-    if common.json:
-        print_json({"path": str(path)})
-    else:
-        print(path)
+    print_report({"path": str(path)}, common, str(path))

@@ -1,4 +1,4 @@
-"""A run on the screen: the answer, the scores, the guarantee, one advice; the rest by `--verbose`."""
+"""A run on the screen: answer, scores, guarantee, one advice; the rest by `--verbose`."""
 
 import textwrap
 from collections.abc import Mapping
@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lumos.cli.common import Common, as_options, console, continued_by, print_json, say_runs
+from lumos.cli.common import (
+    Common,
+    as_options,
+    console,
+    continued_by,
+    facts_table,
+    print_json,
+    say_runs,
+)
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
@@ -62,7 +70,7 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
 
 
 def score_table(run: "Run") -> Table:
-    """The observer's scores of every variant."""
+    """Return a table of the observer's scores of every variant."""
     texts, task = run.config.profile.texts(run.config), run.config.train.task
     columns = columns_of(task, run.metrics)
     table = Table(heading_of(task), box=None, header_style="")
@@ -80,18 +88,18 @@ def score_table(run: "Run") -> Table:
 
 
 def heading_of(task: str) -> str:
-    """What a table of scores shows, and that it is the observer's."""
+    """Return the heading of a table of scores, which are the observer's."""
     return "accuracy (observer), %" if task == "classify" else "ROC-AUC (observer)"
 
 
 def columns_of(task: str, scores: Mapping[str, Any]) -> dict[str, str]:
-    """By heading, the names of the scores that a table shows and that were measured."""
+    """Return the measured scores that a table shows, by heading."""
     known = CLASSIFY if task == "classify" else LINK
     return {name: key for name, key in known.items() if key in scores}
 
 
 def shown(score: float, task: str) -> str:
-    """A score as its table has it: in percent, or between 0 and 1 for links."""
+    """Return a score as text: in percent, or between 0 and 1 for links."""
     return f"{100 * score:.1f}" if task == "classify" else f"{score:.4f}"
 
 
@@ -131,21 +139,16 @@ def show_details(run: "Run") -> None:
     _show_choice(run)
     screen.print()
     each = run.cost.per_epoch
-    table = Table(show_header=False, box=None)
     best = run.model.best_epoch
     chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
-    table.add_row("epochs", f"{summary['epochs']}{chosen}")
-    table.add_row(
-        "per device",
-        f"{ledger.messages_sent.mean():,.0f} messages and {ledger.bytes_sent.mean():,.0f} bytes "
-        f"sent in all, {ledger.rounds:,} rounds",
-    )
-    table.add_row(
-        "per device and epoch",
-        f"{each.messages_sent_mean:,.1f} messages and {each.bytes_sent_mean:,.0f} bytes "
-        f"sent, at most {each.messages_sent_largest:,.0f} and "
+    rows = {
+        "epochs": f"{summary['epochs']}{chosen}",
+        "per device": f"{ledger.messages_sent.mean():,.0f} messages and "
+        f"{ledger.bytes_sent.mean():,.0f} bytes sent in all, {ledger.rounds:,} rounds",
+        "per device and epoch": f"{each.messages_sent_mean:,.1f} messages and "
+        f"{each.bytes_sent_mean:,.0f} bytes sent, at most {each.messages_sent_largest:,.0f} and "
         f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
-    )
+    }
     if noisy:
         edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
         spent = (
@@ -154,19 +157,17 @@ def show_details(run: "Run") -> None:
         )
         if not ledger.epsilon_collusion:
             spent = "0 on features and labels: no release depends on them"
-        table.add_row("ε of messages", spent + edges)
+        rows["ε of messages"] = spent + edges
     if ledger.scores:
-        table.add_row(
-            "answers in training",
-            f"{ledger.scores:,} pairs learnt the level of their score, "
-            f"{ledger.comparison_bits / ledger.scores:g} bits each",
+        rows["answers in training"] = (
+            f"{ledger.scores:,} pairs learnt the bucket of their score, "
+            f"{ledger.comparison_bits / ledger.scores:g} bits each"
         )
-    table.add_row(
-        "seconds",
+    rows["seconds"] = (
         f"{run.cost.seconds:.1f} in all, {run.cost.seconds_per_epoch:.3f} per epoch; "
-        f"{summary['peak_rss_mb']:,.0f} MB peak",
+        f"{summary['peak_rss_mb']:,.0f} MB peak"
     )
-    screen.print(table)
+    screen.print(facts_table(rows.items()))
     screen.print()
     if run.guarantees:
         _show_guarantees(run.guarantees)
@@ -189,7 +190,7 @@ def _show_topics(run: "Run") -> None:
 
 
 def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
-    """What is guaranteed about what, against whom: one block for each kind of thing."""
+    """Print the guarantees by adversary: one block for rows with the same guarantees."""
     screen = console()
     screen.print("What is guaranteed (docs/strict.md explains each entry):")
     about: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -197,16 +198,13 @@ def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
         cells = tuple((who, guarantee) for who, guarantee in row.items() if who != "about")
         about.setdefault(cells, []).append(row["about"])
     for cells, names in about.items():
-        table = Table(show_header=False, box=None, padding=(0, 1, 0, 2))
-        for who, guarantee in cells:
-            table.add_row(who, guarantee)
         screen.print(f" {', '.join(names)}")
-        screen.print(table)
+        screen.print(facts_table(cells, left=2))
     screen.print()
 
 
 def _show_choice(run: "Run") -> None:
-    """What the run measured by itself, what it chose, and what its scores are."""
+    """Print the run's own estimates, its choice, and the origin of its scores."""
     texts = run.config.profile.texts(run.config)
     what = "accuracy" if run.config.train.task == "classify" else "auc"
     if what == "accuracy":
@@ -220,16 +218,14 @@ def _show_choice(run: "Run") -> None:
             f"{estimates[f'{name}_error']:.3f}"
             for name in measured
         )
-        console().print(
-            f"levels of held-back edges against non-neighbours, by noisy histograms: {levels}"
-        )
+        console().print(f"AUC of score buckets, held-back edges against non-neighbours: {levels}")
     elif estimates:
         console().print(
-            "without true labels, from the noisy model selection: accuracy "
-            f"{100 * estimates['voted_accuracy']:.1f} ± "
-            f"{100 * estimates['voted_accuracy_error']:.1f} %, own features "
-            f"{100 * estimates['own_voted_accuracy']:.1f} ± "
-            f"{100 * estimates['own_voted_accuracy_error']:.1f} %"
+            "estimated without true labels, by the private model selection: accuracy "
+            f"{100 * estimates['selected_accuracy']:.1f} ± "
+            f"{100 * estimates['selected_accuracy_error']:.1f} %, local model "
+            f"{100 * estimates['own_selected_accuracy']:.1f} ± "
+            f"{100 * estimates['own_selected_accuracy_error']:.1f} %"
         )
     if run.model.choice:
         choice = run.model.choice
@@ -257,7 +253,7 @@ def several_seeds(
     from lumos.evaluation.evaluate import train_seeds
 
     again = None if out is None else f"the same command with --resume continues in {out}"
-    with continued_by(again):
+    with continued_by(lambda: again):
         found = train_seeds(
             graph,
             config,
@@ -276,7 +272,7 @@ def several_seeds(
 
 
 def show_seeds(found: "SeededRuns", config: Config, out: Path | None) -> None:
-    """The means for people."""
+    """Print the means over seeds."""
     from lumos.evaluation.page import NAMES, SHORT, SIDELINES
     from lumos.training.trainer import CONTROL, MAIN, OWN
 

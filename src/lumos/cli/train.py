@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import TYPED, Common, as_options, placed, print_json, say
+from lumos.cli.common import TYPED, Common, as_options, continued_by, placed, print_json, say
 from lumos.cli.options import given, options_of
 from lumos.cli.screen import several_seeds, show
 from lumos.cli.trees import announce
@@ -160,24 +160,21 @@ def _train(
     if seeds != 1 and isinstance(loaded, Graph):
         several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
         return
-    try:
-        with _writer(out if tensorboard and first else None) as on_epoch:
-            run = runs.train_rank(
-                given_graph,
-                config,
-                seed=common.seed,
-                hosting=hosting,
-                split=split,
-                out=out,
-                resume=resume,
-                progress=True,
-                on_epoch=on_epoch,
-            )
-    except KeyboardInterrupt:
-        if out is None or not (out / "run.json").exists():
-            raise
-        again = f"the same command with --resume continues in {out}"
-        raise KeyboardInterrupt(again) from None
+    with (
+        continued_by(lambda: _resume_hint(out)),
+        _writer(out if tensorboard and first else None) as on_epoch,
+    ):
+        run = runs.train_rank(
+            given_graph,
+            config,
+            seed=common.seed,
+            hosting=hosting,
+            split=split,
+            out=out,
+            resume=resume,
+            progress=True,
+            on_epoch=on_epoch,
+        )
     if run is None:  # rank 0 has it
         return
     if common.json:
@@ -199,7 +196,7 @@ def _refuse_unkept(
             raise UsageError(f"`{name}` needs `out`: the folder to write to")
     if checkpoints and config.train.randomness != "seeded":
         raise UsageError(
-            f"`checkpoint_every` has no meaning with `randomness='{config.train.randomness}'`, "
+            f"`checkpoint_every` has no effect with `randomness='{config.train.randomness}'`, "
             f"only with "
             "`randomness='seeded'`; leave it out"
         )
@@ -251,7 +248,7 @@ def refuse_ranks(
     shards: int,
     is_rank: bool = False,
 ) -> None:
-    """Refuse options about ranks that have no meaning together.
+    """Refuse options about ranks that have no effect together.
 
     Args:
         is_rank: this process is a rank already.
@@ -292,25 +289,24 @@ def start_ranks(ranks: int, max_restarts: int, timeout: float, out: Path | None)
     threads = max(1, cores() // ranks)
     supervisor = Supervisor([*interpreter(), *words], ranks, threads, timeout)
 
-    def started() -> bool:
-        return out is not None and (out / "run.json").exists()
-
     def going_on() -> list[str]:
-        return ["--resume"] if started() and "--resume" not in words else []
+        return ["--resume"] if _resume_hint(out) and "--resume" not in words else []
 
-    def hint() -> str | None:
-        return f"the same command with --resume continues in {out}" if started() else None
-
-    try:
+    with continued_by(lambda: _resume_hint(out)):
         end = supervisor.run_again(
             max_restarts, going_on, lambda line: say(f"lumos: {as_options(line)}")
         )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(*filter(None, [hint()])) from None
     if end.status:
         if end.line:
-            say(f"lumos: {'; '.join(filter(None, [as_options(end.line), hint()]))}")
+            say(f"lumos: {'; '.join(filter(None, [as_options(end.line), _resume_hint(out)]))}")
         sys.exit(end.status)
+
+
+def _resume_hint(out: Path | None) -> str | None:
+    """Return how to continue an interrupted run; None where nothing was written."""
+    if out is None or not (out / "run.json").exists():
+        return None
+    return f"the same command with --resume continues in {out}"
 
 
 def without(words: list[str], options: tuple[str, ...]) -> list[str]:

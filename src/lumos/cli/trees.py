@@ -1,4 +1,4 @@
-"""`lumos trees`: decide who carries which edge, and show what it cost."""
+"""`lumos trees`: assign every edge to one of its two devices, and show the cost."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +7,7 @@ import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, placed, print_json, say
+from lumos.cli.common import Common, console, facts_table, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
 from lumos.crypto.groups import NO_GROUP
@@ -41,7 +41,7 @@ def trees(
     plot: Annotated[Path | None, placed("plot")] = None,
     common: Common = COMMON,
 ) -> None:
-    """Balance the trees of a federation: decide who carries which edge.
+    """Balance the trees of a federation: assign every edge to one of its two devices.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _asked(settings: dict[str, Any]) -> TreeSettings:
     made = TreeSettings(**settings)
     for name in settings:
         if reason := made.ignored(name):
-            raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+            raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
     return made
 
 
@@ -160,7 +160,8 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
     paragraph(
         screen,
         f"{result['balancer']} took {ledger.comparisons:,} comparisons ({_how(result)}), "
-        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; randomness {result['coins']}.",
+        f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; "
+        f"randomness {result['randomness']}.",
     )
     if verbose:
         screen.print(f"{graph.devices:,} devices, {graph.edges:,} edges")
@@ -178,7 +179,7 @@ def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
 
 
 def _how(result: dict[str, Any]) -> str:
-    """Which backend compared, and in which group; an ideal one is booked as that group's."""
+    """Return the comparison backend and its group; an ideal one is counted as that group's."""
     if result["group"] == NO_GROUP:
         return str(result["compare"])
     booked = "booked as " if result["compare"] == "ideal" else ""
@@ -242,7 +243,4 @@ def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
         steps = balanced.history
         shown = steps if len(steps) <= 8 else [*steps[:: len(steps) // 7], steps[-1]]
         lines.append(("largest workload", " → ".join(f"{f} (step {t:,})" for t, f in shown)))
-    table = Table(show_header=False, box=None)
-    for name, value in lines:
-        table.add_row(name, value)
-    console().print(table)
+    console().print(facts_table(lines))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -42,21 +43,21 @@ def ended_in_order() -> Iterator[None]:
     started the process wants ignored, as `nohup` does, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears of signals
+        yield  # only the main thread receives signals
         return
-    heard = [number for number in _ASKS if signal.getsignal(number) is signal.SIG_DFL]
+    handled = [number for number in _ASKS if signal.getsignal(number) is signal.SIG_DFL]
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
-        for one in heard:
+        for one in handled:
             signal.signal(one, signal.SIG_IGN)  # a second one would interrupt the tidying
         raise SystemExit(128 + number)
 
-    for number in heard:
+    for number in handled:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in heard:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -87,7 +88,7 @@ def up(
 ) -> None:
     """Train with real devices on this machine: a process for each, over NATS, with certificates.
 
-    Every party has a folder of its own with nothing of others in it. Sums are masked, comparisons
+    Every participant has a folder with nothing of others in it. Sums are masked, comparisons
     secret. With --randomness seeded, weights are those of lumos train --aggregate secure.
 
     Parameters
@@ -101,32 +102,32 @@ def up(
     out
         A new folder for the result.
     keep
-        Keep the folders of all parties in it too, or in a folder that is named at the end.
+        Keep the folders of all participants in --out too, or in a folder that is named at the end.
     stay
         Devices stay after the training until Ctrl-C, and answer: lumos predict FOLDER/device-17.
     status
         Port of the coordinator's status page, http://127.0.0.1:PORT.
     prepare
-        Name or address of the machine of the NATS server: write the folders of all parties to
-        --out, to be copied to their machines, and start nothing.
+        Name or address of the machine of the NATS server: write the folders of all participants
+        to --out, to be copied to their machines, and start nothing.
     """
     common.refuse("shards", because="every device is a process")
     settings = given(options)
     refuse_settings(settings, deadline=deadline)
     if out is not None:
         refuse_taken(out)
+    lay = partial(_laid_out, graph, settings, given(reading), split, common)
     if prepare is not None:
-        _prepare(graph, settings, given(reading), split, deadline, prepare, out, stay, common)
+        _prepare(lay, settings, deadline, prepare, out, stay, common)
         return
     with ended_in_order():
-        _run(graph, settings, given(reading), split, deadline, out, keep, stay, status, common)
+        _run(graph, lay, settings, deadline, out, keep, stay, status, common)
 
 
 def _run(
     graph: str,
+    lay: Callable[..., FederationLayout],
     settings: dict[str, Any],
-    reading: dict[str, Any],
-    split: str | None,
     deadline: float,
     out: Path | None,
     keep: bool,
@@ -134,16 +135,10 @@ def _run(
     status: int | None,
     common: Common,
 ) -> None:
-    """Train, and put away what is not to be kept, however it ends."""
+    """Train, and remove the folders that are not kept, however it ends."""
     place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
     try:
-        federation = LocalFederation(
-            _laid_out(graph, settings, reading, split, place, common),
-            settings,
-            deadline,
-            stay=stay,
-            status=status,
-        )
+        federation = LocalFederation(lay(place), settings, deadline, stay=stay, status=status)
         began = time.monotonic()
         with federation:
             task = settings.get("task", "classify")
@@ -169,11 +164,11 @@ def _laid_out(
     settings: dict[str, Any],
     reading: dict[str, Any],
     split: str | None,
-    place: Path,
     common: Common,
+    place: Path,
     host: str | None = None,
 ) -> FederationLayout:
-    """Folders of all parties."""
+    """Write the folders of all participants."""
     private_folder(place)
     opened = chosen_source(
         graph,
@@ -189,20 +184,18 @@ def _laid_out(
 
 
 def _prepare(
-    graph: str,
+    lay: Callable[..., FederationLayout],
     settings: dict[str, Any],
-    reading: dict[str, Any],
-    split: str | None,
     deadline: float,
     host: str,
     out: Path | None,
     stay: bool,
     common: Common,
 ) -> None:
-    """Write the folders of all parties, for machines of their own."""
+    """Write the folders of all participants, for machines of their own."""
     if out is None:
-        raise UsageError("--prepare needs --out: a new folder for those of all parties")
-    layout = _laid_out(graph, settings, reading, split, out, common, host)
+        raise UsageError("--prepare needs --out: a new folder for those of all participants")
+    layout = lay(out, host)
     broker = f"tls://{host}:{BrokerSettings().port}"
     layout.hand_out_plan(settings, deadline=deadline, broker=broker, stay=stay)
     result = {"parties": str(out), "devices": layout.devices, "broker": broker}
@@ -218,7 +211,7 @@ def _prepare(
 
 
 def _trained(federation: LocalFederation) -> dict[str, Any]:
-    """Show how the run goes on; its result."""
+    """Show the progress of the run and return its result."""
     with shown_status() as show:
         while federation.is_running():
             status = federation.status()
@@ -234,7 +227,7 @@ _MAX_NAMES = 8
 
 @contextmanager
 def shown_status() -> Iterator[Callable[[RunStatus], None]]:
-    """A callback that shows how a run goes on, on standard error."""
+    """Yield a callback that shows the progress of a run on standard error."""
     if sys.stderr.isatty():
         screen = Console(stderr=True, highlight=False, markup=False, emoji=False)
         with Live(console=screen, transient=True, refresh_per_second=4) as live:
@@ -252,7 +245,7 @@ def shown_status() -> Iterator[Callable[[RunStatus], None]]:
 
 
 def status_table(status: RunStatus) -> Table:
-    """The live table."""
+    """Return the live table."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, text in status_rows(status):
         table.add_row(name, text)
@@ -260,7 +253,7 @@ def status_table(status: RunStatus) -> Table:
 
 
 def status_rows(status: RunStatus) -> list[tuple[str, str]]:
-    """What people want to know: name and text."""
+    """Return the lines of the live table: name and text."""
     sent, received = status.wire_sent, status.wire_received
     return [
         ("online", f"{status.online:,} of {status.devices:,}"),
@@ -287,7 +280,7 @@ def show_result(result: dict[str, Any]) -> None:
     lost = ", ".join(f"{device} ({phase})" for device, phase in result["left_out"].items())
     screen.print(
         f"{result['graph']}: {result['devices']:,} devices in processes of their own, randomness: "
-        f"{result['coins']}"
+        f"{result['randomness']}"
     )
     if result["sums"]:
         screen.print(
@@ -305,4 +298,4 @@ def show_result(result: dict[str, Any]) -> None:
     else:
         screen.print(f"largest workload: {result['max_workload']:,} edges")
     if "parties" in result:
-        screen.print(f"folders of all parties: {result['parties']}")
+        screen.print(f"folders of all participants: {result['parties']}")

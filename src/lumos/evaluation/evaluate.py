@@ -1,4 +1,4 @@
-"""`lumos.evaluate`: Lumos, own features, the control and other systems on one graph, one table."""
+"""`lumos.evaluate`: Lumos, the local model, the control and other systems on one graph."""
 
 import pickle
 import tempfile
@@ -198,7 +198,7 @@ def _python(graph: Any, asked: Mapping[str, Any], settings: Mapping[str, Any]) -
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Chosen:
-    """What is to be evaluated."""
+    """Systems, seeds and settings of an evaluation."""
 
     graph: Graph
     systems: list[EvaluatedSystem]
@@ -338,7 +338,7 @@ def results_folder(out: Path | str | None, name: str) -> Iterator[Path]:
 
 # Several runs with the same settings and consecutive seeds: `lumos train --seeds`.
 #
-# Variants are paired: the run, own features and the control of a seed share its split and
+# Variants are paired: the run, the local model and the control of a seed share its split and
 # randomness, so the means of their differences are of the same seeds.
 
 
@@ -378,20 +378,20 @@ class SeededRuns:
         ]
 
     def scores(self, variant: str, metric: str) -> dict[int, float]:
-        """By seed, one score of an variant."""
+        """Return one score of a variant by seed."""
         name = metric if variant == MAIN else f"{variant}_{metric}"
         return {seed: result[name] for seed, result in self.results.items() if name in result}
 
     def mean(self, variant: str, metric: str) -> MeanScore:
-        """Over seeds."""
+        """Return the mean over seeds."""
         return mean_of(self.scores(variant, metric))
 
     def difference(self, variant: str, metric: str) -> MeanScore:
-        """The run minus another variant, paired by seed."""
+        """Return the run minus another variant, paired by seed."""
         return paired_difference(self.scores(MAIN, metric), self.scores(variant, metric))
 
     def summary(self) -> dict[str, Any]:
-        """What `lumos train --seeds N --json` prints."""
+        """Return everything that `lumos train --seeds N --json` prints."""
         aggregate: dict[str, Any] = {
             variant: {metric: self.mean(variant, metric).as_json() for metric in self.metrics}
             for variant in self.variants

@@ -38,9 +38,9 @@ NAMES = {
     "test_average_precision": "average precision",
     **{f"test_hits_at_{most}": f"hits@{most}" for most in HITS},
 }
-"""What tables call a metric."""
+"""Names of metrics in tables."""
 SHORT = {"test_balanced_accuracy": "balanced", "test_average_precision": "avg. precision"}
-"""What narrow tables call it."""
+"""Names of metrics in narrow tables."""
 SIDELINES = ("test_calibration_error",)
 """Metrics that stand in wide tables only."""
 
@@ -58,7 +58,7 @@ def unit(evaluation: Evaluation) -> tuple[float, int, str]:
 
 
 def body(evaluation: Evaluation, *, wide: bool = False) -> Body:
-    """System, scores, the paired difference to own features, seeds, seconds.
+    """System, scores, the paired difference to the local model, seeds, seconds.
 
     Args:
         wide: with every metric, and its whole name.
@@ -90,7 +90,7 @@ def _score(row: SystemScore, factor: float, digits: int) -> str:
 
 
 def difference(row: SystemScore, factor: float, digits: int) -> str:
-    """Mean ± standard deviation of the paired difference to own features."""
+    """Mean ± standard deviation of the paired difference to the local model."""
     if row.minus_own is None:
         return ""
     text = f"{factor * row.minus_own:+.{digits}f}"
@@ -110,7 +110,7 @@ def title(evaluation: Evaluation) -> str:
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """What a reader of the table should know, a sentence each."""
+    """Return remarks on the table, a sentence each."""
     sentences = ["± is the standard deviation over seeds."] * (len(evaluation.seeds) > 1)
     if any(row.minus_own is not None for row in evaluation.rows):
         own = EvaluatedSystem(OWN, evaluation.task).name
@@ -158,7 +158,7 @@ def as_text(evaluation: Evaluation) -> str:
 
 
 def work(evaluation: Evaluation) -> str:
-    """What was computed, and how long that took."""
+    """Return the number of runs, and their time."""
     known = f"{evaluation.known} runs were known" * bool(evaluation.known)
     processor = f"All together took {duration(evaluation.cpu_seconds)} of processor time."
     if not evaluation.ran:
@@ -217,7 +217,7 @@ def _facts(evaluation: Evaluation) -> Facts:
 
 
 def _summary(evaluation: Evaluation) -> list[str]:
-    """What the table says, in plain words."""
+    """Return the main results of the table in plain words."""
     metric = NAMES[evaluation.metrics[0]]
     sentences = [
         f"Test {metric} on {evaluation.graph}: every system with the same "
@@ -234,7 +234,7 @@ def _added(row: SystemScore, evaluation: Evaluation) -> str:
     factor, digits, sign = unit(evaluation)
     gain, error = factor * (row.minus_own or 0.0), row.minus_own_se
     points = "points" if sign else f"of {NAMES[row.metric]}"
-    alone = "own features" if sign else "what a device knows alone"
+    alone = "the local model" if sign else "what a device knows alone"
     if row.by_seed == evaluation.row(OWN).by_seed:
         return f"Messages add nothing to {alone} under the same protection: scores are the same."
     text = f"Messages add {gain:+.{digits}f} {points} to {alone} under the same protection"
@@ -283,8 +283,7 @@ def _scores(evaluation: Evaluation) -> Section:
 def _protection(evaluation: Evaluation) -> Section:
     about = (
         "A score without its guarantee says half. (ε, δ) is of the whole run: what somebody who "
-        "sees "
-        "every message and the model can tell; of several kinds of devices the weakest counts."
+        "sees every message and the model can tell; of several kinds of devices the weakest counts."
     )
     rows = [[name, what] for name, what in protections(evaluation).items()]
     caption = "What protects label, features and edges"

@@ -46,7 +46,7 @@ class MeanScore:
 
 
 def mean_of(by_seed: Mapping[int, float]) -> MeanScore:
-    """Over the seeds that have the number."""
+    """Return the mean over the seeds that have the number."""
     values = list(by_seed.values())
     return MeanScore(
         mean=statistics.fmean(values) if values else None,
@@ -56,7 +56,7 @@ def mean_of(by_seed: Mapping[int, float]) -> MeanScore:
 
 
 def paired_difference(one: Mapping[int, float], other: Mapping[int, float]) -> MeanScore:
-    """Of one - other on the seeds that both have.
+    """Return the mean of one - other over the seeds that both have.
 
     Both are of the same split and randomness of each seed, so their difference varies less than
     either.
@@ -69,7 +69,7 @@ def paired_difference(one: Mapping[int, float], other: Mapping[int, float]) -> M
 OWN_UNPROTECTED = "own-unprotected"
 """The baseline `own`: the same features as `own`, and weights trained without noise."""
 COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn")
-"""What is compared where nothing else is asked for."""
+"""Systems that are compared by default."""
 SYSTEM_NAMES = {
     PAPER: "Lumos paper",
     STRICT: "Lumos strict",
@@ -78,10 +78,10 @@ SYSTEM_NAMES = {
 }
 _NAMES = {
     **SYSTEM_NAMES,
-    OWN: f"own features in {STRICT}",
+    OWN: f"local model in {STRICT}",
     f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a non-neighbour's links
     CONTROL: f"control of {STRICT}",
-    OWN_UNPROTECTED: "own features, unprotected",
+    OWN_UNPROTECTED: "local model, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}
 _CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "randomness", "checkpoint_every")
@@ -98,7 +98,7 @@ class EvaluatedSystem:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return _NAMES.get(f"{self.key} {self.task}", _NAMES.get(self.key, self.key))
 
     @property
@@ -108,12 +108,12 @@ class EvaluatedSystem:
 
     @property
     def kind(self) -> Literal["train", "baseline"]:
-        """Whether it is a run of Lumos."""
+        """`train` for a run of Lumos, otherwise `baseline`."""
         return "train" if self.profile else "baseline"
 
     @property
     def profile(self) -> str:
-        """The profile of its run; empty for a baseline. Own features and control are of strict."""
+        """The profile of its run; empty for a baseline. Local model and control are of strict."""
         if self.variant != MAIN:
             return STRICT
         return self.key if self.key in PROFILES else ""
@@ -163,7 +163,7 @@ class EvaluatedSystem:
             return {"system": self.baseline, "task": self.task}
         chosen: dict[str, Any] = {"profile": self.profile, "task": self.task}
         if self.profile != STRICT:
-            chosen["floor"] = False  # own features stand in a line of their own
+            chosen["floor"] = False  # the local model has a line of its own
         if not Config.of(**chosen).profile.ignores("compare", Config.of(**chosen)):
             chosen["compare"] = "ideal"  # the same trees and counts as by secret comparisons
         return chosen
@@ -209,15 +209,15 @@ def chosen_systems(
 
 _EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
 _SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
-"""What is shown of the table of guarantees, by how its rows begin; the first row of each."""
+"""Beginnings of the rows of the table of guarantees that are shown; the first row of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemScore:
-    """One score of one system: mean and spread over seeds, and the difference to own features."""
+    """One score of one system over seeds, and its difference to the local model."""
 
     system: str
-    """What tables call the system."""
+    """Name of the system in tables."""
     key: str
     """As `systems` has it."""
     metric: str
@@ -237,7 +237,7 @@ class SystemScore:
     """Standard error of that mean: sd / √n."""
     by_seed: dict[int, float] = field(hash=False)
     protects: str
-    """What protects label, features and edges."""
+    """Protection of label, features and edges."""
     reason: str
     """Why seeds have no score; empty where all have one."""
 
@@ -290,7 +290,7 @@ class SystemRuns:
         return control if self.system.variant == CONTROL else result["seconds"] - control
 
     def protects(self) -> str:
-        """What protects label, features and edges; empty where no run finished."""
+        """Protection of label, features and edges; empty where no run finished."""
         if not self.results:
             return ""
         result = next(iter(self.results.values()))
@@ -322,20 +322,20 @@ class Evaluation:
     """
 
     graph: str
-    """What the graph is called."""
+    """Name of the graph."""
     devices: int
     edges: int
     features: int
     classes: tuple[str, ...]
     """None for link."""
     notes: tuple[str, ...]
-    """What was said about the graph when it was read."""
+    """Notes about the graph from when it was read."""
     task: str
     seeds: tuple[int, ...]
     settings: dict[str, Any]
     """Those that were given, by name."""
     command: str
-    """What repeats it."""
+    """Command that repeats the evaluation."""
     runs: list[SystemRuns] = field(repr=False)
     left_out: dict[str, str]
     """By name of a system that cannot do the task: why."""
@@ -489,7 +489,7 @@ def _epsilon(cell: str) -> float | None:
 
 
 def protection_of(result: Mapping[str, Any]) -> str:
-    """What protects a run of Lumos or of a baseline.
+    """Return the protection of a run of Lumos or of a baseline.
 
     Args:
         result: its summary.

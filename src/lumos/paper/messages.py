@@ -171,7 +171,7 @@ def on_leaves(
 ) -> RecoveredFeatures:
     """The features that receivers put on their leaves: post-processing, which costs no ε.
 
-    letter: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², so ±(b - a)/2 · tanh(ε'/2)
+    literal: x'' as recovered. shrunk: (x'' - midpoint) · tanh(ε'/2)², so ±(b - a)/2 · tanh(ε'/2)
     where an element was received and 0 elsewhere. tanh(ε'/2)² is the share of x'' that is signal,
     for elements as far apart as the bounds allow, so a leaf is scaled by its reliability.
     """

@@ -39,8 +39,9 @@ class PaperSettings(EncoderSettings):
     """The paper's profile (section VIII-B, errata 9)."""
 
     recovery: Recovery = "shrunk"
-    """What receivers put on a leaf. letter: the paper's unbiased features, midpoint where nothing
-    was received. shrunk: the same, less the midpoint, times their reliability tanh(ε'/2)²."""
+    """Features that receivers put on a leaf. literal: the paper's unbiased features, midpoint where
+    nothing was received. shrunk: the same, less the midpoint, times their reliability
+    tanh(ε'/2)²."""
     virtual_nodes: bool = True
     """Trees as in the paper; without virtual nodes, stars."""
     select: Selection = "validation"
@@ -95,12 +96,12 @@ class PaperProfile:
         }
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no meaning."""
+        """With which settings a setting has no effect."""
         groups = (config.trees, config.model, settings_of(config))
         return next(filter(None, (group.ignored(name) for group in groups)), "")
 
     def improvements(self, config: "Config") -> list[str]:
-        """Where a run departs from the letter of the paper, one sentence each."""
+        """Return the departures from the letter of the paper, one sentence each."""
         paper, sentences = settings_of(config), []
         if paper.recovery == "shrunk" and paper.noisy:
             sentences.append(
@@ -123,7 +124,7 @@ class PaperProfile:
         return sentences
 
     def texts(self, config: "Config") -> ProfileTexts:
-        """What reports say about a run."""
+        """Return the texts of reports about a run."""
         return run_texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
@@ -185,7 +186,7 @@ MAX_WORKLOAD = {"facebook": 39.0, "lastfm": 16.0}
 
 
 def run_texts(config: Config) -> ProfileTexts:
-    """What reports say about a run."""
+    """Return the texts of reports about a run."""
     paper = settings_of(config)
     return ProfileTexts(
         guarantee=lambda _: _unprotected(config),
@@ -232,7 +233,7 @@ def _sums(sizes: RunSizes) -> list[SumStage]:
 
 
 def _unprotected(config: Config) -> str:
-    """What a run does not protect, in one sentence."""
+    """Return what a run does not protect, in one sentence."""
     paper = settings_of(config)
     told = "labels" if config.train.task == "classify" else "links"
     non_neighbours = " and non-neighbours" * (config.train.task == "link")

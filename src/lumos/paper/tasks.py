@@ -24,7 +24,7 @@ from lumos.typing import Ints
 
 
 class NonNeighbours:
-    """Draws devices that are neither oneself nor a neighbour, uniformly, with private randomness."""
+    """Private draws of non-neighbours: devices that are neither oneself nor a neighbour."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -57,7 +57,7 @@ class NonNeighbours:
 
 
 STATISTICS = ("loss", "count", "validation", "validation count")
-"""What each device adds to the masked sum beside its gradient."""
+"""Numbers that each device adds to the masked sum beside its gradient."""
 
 
 class Step(NamedTuple):

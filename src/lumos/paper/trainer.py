@@ -48,7 +48,7 @@ from lumos.typing import Arrays, Doubles, Floats, Ints
 
 
 class FullModel(torch.nn.Module):
-    """What is trained. Parameters in this order: attention of POOL if there is one, network, head.
+    """The trained model.
 
     Args:
         settings: of the network.
@@ -156,7 +156,7 @@ class PaperResult(NamedTuple):
         return self._asdict()
 
     def load_state_dict(self, rows: Arrays) -> "PaperResult":
-        """Of all devices."""
+        """Return the result for all devices."""
         return PaperResult(**rows)
 
 
@@ -431,7 +431,7 @@ class PaperCoordinator:
 
 
 def exposure(config: Config, ledger: LedgerReport) -> str:
-    """What the run gave away, in words, with the ledger's figures."""
+    """Return what the run gave away, in words, with the ledger's figures."""
     opened = [line for line in ledger.topics.values() if line.door == Door.OPEN]
     if not opened:
         return "Nothing left a device through the door `open`."

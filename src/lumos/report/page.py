@@ -123,7 +123,7 @@ class Figure:
 
     @property
     def beside(self) -> bool:
-        """Whether it shares a row with others."""
+        """True if it shares a row with others."""
         return not self.wide
 
     @property
@@ -155,7 +155,7 @@ class Page:
 
     Args:
         title: heading of the page.
-        summary: paragraphs (text) and blocks that a non-neighbour reads first.
+        summary: paragraphs (text) and blocks that are read first.
         sections: the rest, in order; the page lists their titles at its top.
         subtitle: one line below the title.
     """
@@ -229,7 +229,7 @@ def per_class_table(rows: ClassRows, beside: Mapping[str, ClassRows], caption: s
 
     Args:
         rows: scores of the run.
-        beside: by name, scores that are compared with it, as own features and the control; the
+        beside: by name, scores that are compared with it, as the local model and the control; the
             first has all measures, the others F1.
         caption: caption of the table. Of many classes it has the largest, and the caption says so.
     """

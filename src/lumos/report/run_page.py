@@ -90,7 +90,7 @@ def _setup(run: Run) -> str:
     backbone = run.config.model.backbone
     network = _NETWORKS.get(backbone, f"a graph neural network ({backbone})")
     if not _has_network(run):
-        network = "an encoder of their words" if predicts_links(run) else "a classifier"
+        network = "an encoder of their features" if predicts_links(run) else "a classifier"
     if predicts_links(run):
         goal, holds = "to predict which of them are linked", "features"
     else:
@@ -104,13 +104,14 @@ def _setup(run: Run) -> str:
 
 
 def _scores_pairs(run: Run) -> bool:
-    """Return whether devices answered each other by levels of scores."""
+    """Return True if devices answered each other by buckets of scores."""
     return run.ledger.scores > 0
 
 
 def _own(run: Run) -> str:
-    """Return what the variant `own` predicts from, in a few words."""
-    return run.config.profile.texts(run.config).own.split(",")[0]
+    """Return the name of the variant `own` in a sentence."""
+    name = run.config.profile.texts(run.config).own.split(" (")[0]
+    return name if name.startswith("the ") else f"the {name}"
 
 
 def _has_network(run: Run) -> bool:
@@ -138,7 +139,7 @@ def _score_facts(run: Run) -> Facts:
     metric = "ROC-AUC" if predicts_links(run) else "test accuracy"
     names = {
         MAIN: ("This run", f"{metric}, neighbours' messages included"),
-        OWN: ("Own features only", "the same training without any neighbour"),
+        OWN: ("Local model", "the same training without any neighbour"),
         CONTROL: ("Control", "the same run, but neighbours' releases carry no information"),
     }
     if _scores_pairs(run):
@@ -157,7 +158,7 @@ def _score_facts(run: Run) -> Facts:
 
 
 def _comparison(run: Run) -> str:
-    """Return what the score is worth against own features and control, and how sure that is."""
+    """Return the comparison with the local model and the control, and its certainty."""
     sentences = []
     differences = [
         _difference(run, variant, name)
@@ -167,7 +168,7 @@ def _comparison(run: Run) -> str:
     if differences:
         sentences += [f"This run is {' and '.join(differences)}.", verdict(run)]
     if run.own is None:
-        sentences.append("A run on own features only (`floor`) is not part of this one.")
+        sentences.append("The local model (`floor`) is not part of this run.")
     if run.control is None and not _scores_pairs(run):
         sentences.append(_no_control("what neighbours released"))
     elif run.control is None:
@@ -201,7 +202,7 @@ def verdict(run: Run) -> str:
     if _scores_pairs(run):
         texts = run.config.profile.texts(run.config)
         text = f"The control is the same run with other randomness and {texts.control}. "
-        what = "words and neighbourhood sketch"
+        what = "features and neighbourhood sketches"
     if score - control > 2 * spread:
         return text + (
             f"The difference is larger than the choice of the test set explains: {what} "
@@ -253,7 +254,7 @@ def _privacy(run: Run) -> str:
         )
     if _scores_pairs(run):
         sentences.append(
-            f"{run.ledger.scores:,} pairs learnt the level of their score in training: "
+            f"{run.ledger.scores:,} pairs learnt the bucket of their score in training: "
             f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
     if run.guarantees:
@@ -284,7 +285,7 @@ def _shortcuts(run: Run) -> list[str]:
             train.aggregate == "ideal" and _scores_pairs(run)
         ),
         "comparisons were computed in the clear": compared,
-        "random randomness came from the seed, so that the run can be repeated": (
+        "randomness came from the seed, so that the run can be repeated": (
             train.randomness == "seeded"
         ),
     }

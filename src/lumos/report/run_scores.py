@@ -1,4 +1,4 @@
-"""Scores of a run: the metric, the scores beside own features and control, and single classes."""
+"""Scores of a run: the metric, the scores beside local model and control, and single classes."""
 
 import math
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _OTHERS = {
     **_RANKING,
 }
 """Columns of the table beside the first two."""
-_TITLES = {MAIN: "This run", OWN: "Own features only", CONTROL: "Control"}
+_TITLES = {MAIN: "This run", OWN: "Local model", CONTROL: "Control"}
 
 
 def predicts_links(run: Run) -> bool:
@@ -43,7 +43,7 @@ def predicts_links(run: Run) -> bool:
 
 
 def variant_name(run: Run, variant: str) -> str:
-    """Return the name of an variant."""
+    """Return the name of a variant."""
     texts = run.config.profile.texts(run.config)
     return {MAIN: "this run", OWN: texts.own, CONTROL: f"control: {texts.control}"}[variant]
 
@@ -54,13 +54,13 @@ def variants(run: Run) -> list[str]:
 
 
 def score_of(run: Run, variant: str = MAIN, part: Literal["test", "val"] = "test") -> float:
-    """Return the score of an variant on test or validation devices (classify) or edges (link)."""
+    """Return the score of a variant on test or validation devices (classify) or edges (link)."""
     score: float = run.scores[variant][f"{part}_{'auc' if predicts_links(run) else 'accuracy'}"]
     return score
 
 
 def measured(run: Run, variant: str, name: str) -> Any:
-    """Return a score of an variant, a number or a list; None where it was not measured."""
+    """Return a score of a variant, a number or a list; None where it was not measured."""
     scores: Mapping[str, Any] = run.scores[variant]
     return scores.get(name)
 
@@ -199,7 +199,7 @@ def classes_section(run: Run) -> Section | None:
 
 
 def _hardest_class(rows: ClassRows, beside: Mapping[str, ClassRows]) -> str:
-    """Return which class is hardest, and which gains most over own features."""
+    """Return which class is hardest, and which gains most over the local model."""
     present = [place for place, row in enumerate(rows) if row["devices"]]
     if not present:
         return "No test device has a label."
@@ -215,5 +215,5 @@ def _hardest_class(rows: ClassRows, beside: Mapping[str, ClassRows]) -> str:
             f"{gains[place]:+.1f}".replace("-", "−") + f" points ({rows[place]['class']})"
             for place in (worst, best)
         ]
-        text += f" Against own features only, F1 changes by {' to '.join(changes)}."
+        text += f" Against the local model, F1 changes by {' to '.join(changes)}."
     return text

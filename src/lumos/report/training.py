@@ -52,7 +52,7 @@ class Movement:
 
     @property
     def visible(self) -> bool:
-        """Whether the series moved by more than its noise explains."""
+        """True if the series moved by more than its noise explains."""
         return abs(self.last - self.first) > _SIGNIFICANT * math.sqrt(2) * self.error
 
 
@@ -185,9 +185,8 @@ def _selection(run: Run) -> list[Figure | Text]:
         return [
             Text(
                 f"The model selection of {run.split_sizes.validation:,} validation devices has a "
-                f"standard "
-                f"error of {100 * error:.0f} points, so devices themselves do not know how "
-                "accurate they are."
+                f"standard error of {100 * error:.0f} points, so devices themselves do not know "
+                "how accurate they are."
             )
         ]
     drawing = dots(
@@ -204,8 +203,7 @@ def _selection(run: Run) -> list[Figure | Text]:
     )
     about = (
         "The model selection is all that devices know of their accuracy: a noisy sum over "
-        "randomized labels, "
-        "± its standard error. The observer has the true labels."
+        "randomized labels, ± its standard error. The observer has the true labels."
     )
     return [Figure(drawing, about)]
 
@@ -227,7 +225,7 @@ def _levels(run: Run) -> list[Figure | Text]:
         mark_name="guessing",
     )
     about = (
-        "ROC-AUC of the levels of held-back edges against those of non-neighbours, ± its standard "
+        "ROC-AUC of the score buckets of held-back edges against non-neighbours, ± its standard "
         "error: what devices know themselves, from noisy histograms. A way within its error of "
         "guessing tells nothing."
     )

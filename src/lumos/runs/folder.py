@@ -22,7 +22,8 @@ that were given as held out for `link` are in the folder: without them it could 
 import dataclasses
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from lumos.runs.run import Run
 
 VARIANTS = {MAIN: "", OWN: "own", CONTROL: "control"}
-"""Where each variant keeps its metrics and checkpoints."""
+"""Subfolder of each variant's metrics and checkpoints."""
 TREE_ARRAYS: dict[str, type[np.generic]] = {
     "keep": np.bool_,
     "workload": np.int64,
@@ -85,17 +86,24 @@ LEDGER_ARRAYS: dict[str, tuple[Any, ...]] = {
     "device_epsilon_collusion": (np.float64,),
     "device_edge_epsilon": (np.float64,),
 }
-"""What a folder knows of single devices and pairs: kind of number, and width where there is one."""
+"""Arrays of single devices and pairs in a ledger: type, and width where there is one."""
 DEVICES, SPLIT = "devices.npz", "split.npz"
 CHECKPOINT = "checkpoint.npz"
 
 
 def keeps_device_values(config: Config) -> bool:
-    """Whether the folder keeps what single devices did: not where the door `open` is shut."""
+    """Return True if the folder keeps values of single devices: not if door `open` is disabled."""
     return Door.OPEN in config.profile.doors
 
 
-_DAMAGED = (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError)
+@contextmanager
+def _undamaged(path: Path, advice: str) -> Iterator[None]:
+    """Raise `InputError` where a file that is read inside has wrong contents."""
+    wrong = (InputError, KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError)
+    try:
+        yield
+    except wrong as error:
+        raise InputError(f"{path}: is damaged ({one_line(error)}); {advice}") from None
 
 
 class RunFolder:
@@ -105,7 +113,7 @@ class RunFolder:
         self.path = path
 
     def variant(self, name: str) -> "RunFolder":
-        """The folder of an variant: this one for the run itself."""
+        """Return the folder of a variant: this one for the run itself."""
         folder = RunFolder(self.path / VARIANTS[name])
         private_folder(folder.path)
         return folder
@@ -150,20 +158,19 @@ class RunFolder:
         if not repeatable:
             raise UsageError(
                 f"{path}: a run with `randomness='system'` cannot be resumed, because its secrets "
-                f"were "
-                "never written; start a new one"
+                "were never written; start a new one"
             )
         if there.shards != about.shards:  # it goes on over as many as there are now
             write_json(known, msgspec.to_builtins(about), private=True)
         return RunFolder(path)
 
     def started(self) -> bool:
-        """Whether the run here, or an variant beside it, has come to its first epoch."""
+        """Return True if the run here, or a variant beside it, has finished its first epoch."""
         metrics = (self.path / place / "metrics.jsonl" for place in VARIANTS.values())
         return any(file.exists() and file.stat().st_size > 0 for file in metrics)
 
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Return True if the run is finished."""
         return (self.path / "result.json").exists()
 
     def add_metrics(self, event: EpochEvent) -> None:
@@ -213,7 +220,7 @@ class RunFolder:
         write_arrays(self.path / CHECKPOINT, arrays, private=True)
 
     def remove_checkpoints(self) -> None:
-        """Of the run and all variants beside it: it is finished, and they count messages by device."""
+        """Remove the checkpoints of all variants: they count messages by device."""
         for place in VARIANTS.values():
             (self.path / place / CHECKPOINT).unlink(missing_ok=True)
 
@@ -223,13 +230,7 @@ class RunFolder:
         Args:
             per_device: also who carries which edge, workloads, degrees, messages of each device.
         """
-        about = KeptTrees(
-            balancer=trees.balancer,
-            compare=trees.compare,
-            history=trees.history,
-            seconds=trees.seconds,
-            max_workload=trees.max_workload,
-        )
+        about = KeptTrees(**{name: getattr(trees, name) for name in KeptTrees.__struct_fields__})
         arrays = {name: getattr(trees, name) for name in TREE_ARRAYS} if per_device else {}
         write_arrays(
             self.path / "trees.npz",
@@ -251,25 +252,13 @@ class RunFolder:
         if not path.exists():
             return None
         arrays = read_arrays(path)
-        try:
+        with _undamaged(path, "restart without `resume`"):
             about = msgspec.convert(json.loads(str(arrays["about"])), KeptTrees)
             kept: dict[str, Any] = {
                 name: _array(arrays.get(name, np.empty(0, kind)), kind)
                 for name, kind in TREE_ARRAYS.items()
             }
-            return TreeSummary(
-                balancer=about.balancer,
-                compare=about.compare,
-                history=about.history,
-                seconds=about.seconds,
-                max_workload=about.max_workload,
-                ledger=_ledger(arrays),
-                **kept,
-            )
-        except _DAMAGED as error:
-            raise InputError(
-                f"{path}: is damaged ({one_line(error)}); restart without `resume`"
-            ) from None
+            return TreeSummary(**msgspec.structs.asdict(about), ledger=_ledger(arrays), **kept)
 
     def save_split(self, about: AboutSplit, split: DataSplit, devices: int) -> None:
         """Keep roles of devices, which are public; of edges only those that cannot be drawn again.
@@ -294,12 +283,8 @@ class RunFolder:
             InputError: the file is missing or damaged.
         """
         arrays = read_arrays(self.path / SPLIT)
-        try:
+        with _undamaged(self.path / SPLIT, "train again"):
             return checked_roles(_array(arrays["roles"], np.int8), about.devices)
-        except (*_DAMAGED, InputError) as error:
-            raise InputError(
-                f"{self.path / SPLIT}: is damaged ({one_line(error)}); train again"
-            ) from None
 
     def held_out(self, about: About) -> tuple[Ints, Ints] | None:
         """Validation and test edges that were given, [edges, 2] each; None if they were drawn.
@@ -310,7 +295,7 @@ class RunFolder:
         if about.split.shares is not None:
             return None
         arrays = read_arrays(self.path / SPLIT)
-        try:
+        with _undamaged(self.path / SPLIT, "train again"):
             validation, test = (
                 _array(arrays[name], np.int64, 2) for name in ("validation", "test")
             )
@@ -318,10 +303,6 @@ class RunFolder:
             if len(both) == 0 or not 0 <= both.min() <= both.max() < about.devices:
                 raise ValueError("an edge is of no device")
             return validation, test
-        except _DAMAGED as error:
-            raise InputError(
-                f"{self.path / SPLIT}: is damaged ({one_line(error)}); train again"
-            ) from None
 
     def save_ledger(self, ledger: LedgerReport, *, per_device: bool) -> None:
         """Keep the ledger of training; `per_device` as in `save_trees`."""
@@ -334,11 +315,9 @@ class RunFolder:
         Raises:
             InputError: the file is missing or damaged.
         """
-        path = self.path / "ledger.npz"
-        try:
-            return _ledger(read_arrays(path))
-        except _DAMAGED as error:
-            raise InputError(f"{path}: is damaged ({one_line(error)}); train again") from None
+        arrays = read_arrays(path := self.path / "ledger.npz")
+        with _undamaged(path, "train again"):
+            return _ledger(arrays)
 
     def save_run(self, run: "Run") -> None:
         """Write what is known once training is over; edges that were drawn are drawn again."""
@@ -406,7 +385,7 @@ def _same_run(path: Path, there: About, wanted: About) -> None:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Whether a `run.json` is one of ours, of whatever version."""
+    """Return True if a `run.json` is one of ours, of any version."""
     try:
         return "format" in json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -506,7 +485,7 @@ RELATION = (
     "each row of guarantees names its own: 'this or another' is replacement, a value against any "
     "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
 )
-"""Which two worlds the (ε, δ) of a row tell apart."""
+"""Neighbouring relation of the (ε, δ) of each row."""
 
 
 def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
@@ -527,7 +506,7 @@ def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
 
 
 def _needs(run: "Run", path: Path) -> bool:
-    """Whether this is a file of the run's folder, or its book."""
+    """Return True if this is a file of the run's folder, or its book."""
     settings = run.config.flat()
     own = [] if run.folder is None else list(run.folder.iterdir())
     own += [settings[name] for name in run.config.paths() if settings[name] is not None]

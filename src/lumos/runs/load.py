@@ -168,7 +168,7 @@ def _check_same_run(
 
 
 def _fit(known: Arrays, about: About, config: Config) -> bool:
-    """Whether ids, embeddings and logits are as they should be, with a row for each device."""
+    """Return True if ids, embeddings and logits have the right types and a row for each device."""
     ids = known.get("ids", np.empty(0))
     distinct = ids.dtype.kind in "iU" and ids.ndim == 1 and len(np.unique(ids)) == about.devices
     wanted = {
@@ -186,12 +186,8 @@ def _fit(known: Arrays, about: About, config: Config) -> bool:
 
 
 def _is_of(ledger: LedgerReport, totals: dict[str, Any], per_device: int) -> bool:
-    """Whether a ledger is that of `result.json`, with so many devices in its arrays."""
+    """Return True if a ledger matches `result.json` and has `per_device` rows in its arrays."""
     sizes = {len(getattr(ledger, name)) for name in LEDGER_ARRAYS if not name.startswith("pair")}
     same_pairs = len(ledger.pairs) == len(ledger.pair_bits)
-    return sizes == {per_device} and same_pairs and _as_json(ledger) == totals
-
-
-def _as_json(ledger: LedgerReport) -> Any:
-    """The totals as `result.json` has them."""
-    return json.loads(json.dumps(plain(ledger.totals())))
+    as_read = json.loads(json.dumps(plain(ledger.totals())))
+    return sizes == {per_device} and same_pairs and as_read == totals

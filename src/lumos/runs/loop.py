@@ -47,11 +47,11 @@ from lumos.typing import Arrays, Flags, Floats, Ints, Progress
 Answer = TypeVar("Answer")
 
 IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
-"""What a transport has to permit where a simulation computes in the clear."""
+"""Topics that a transport permits where a simulation computes in the clear."""
 
 
 class Federation(Generic[Result]):
-    """The parties of one run that this process hosts: all of them, or a rank's own.
+    """The participants of one run that this process hosts: all of them, or a rank's own.
 
     Args:
         problem: graph, trees, split.
@@ -208,7 +208,7 @@ class Federation(Generic[Result]):
         return self.observer.scatter("checkpoint", parts)
 
     def fits(self, states: Sequence[Arrays]) -> bool:
-        """Whether ledgers of a checkpoint, as `scattered` gave it, are those of this run."""
+        """Return True if ledgers of a checkpoint, as `scattered` gave it, match this run."""
         return all(ledger.fits(part) for ledger, part in self._ledgers(states))
 
     def restore_ledgers(self, states: Sequence[Arrays]) -> None:
@@ -224,7 +224,8 @@ class Federation(Generic[Result]):
             yield self.transport.coordinator.ledger, part_of(states[0], "coordinator/")
 
     def digest_differs(self) -> bool:
-        """Whether shards differ in what is public and must be the same: the trainers' state."""
+        """Return True if shards differ in the public state of their trainers, which must be the
+        same."""
         digests = {_digest(trainer.state_dict()) for trainer in self.trainers}
         if len(digests) > 1:
             return True
@@ -340,12 +341,12 @@ class _Loop:
             )
         # Without its secrets, which are never written, a run cannot go on from anywhere.
         if self._keeps_checkpoints():
-            state = self._state()
+            state = self._own_state() | federation.ledger_state()
             if self.folder is not None:
                 self.folder.save_checkpoint(state)
 
     def _keeps_checkpoints(self) -> bool:
-        """Whether rank 0 writes checkpoints: all ranks have to know, to send it their ledgers."""
+        """True if rank 0 writes checkpoints: all ranks have to know, to send it their ledgers."""
         simulated = self.federation.config.train.randomness == "seeded"
         asked = np.array([int(self.folder is not None and simulated)])
         return bool(self.federation.observer.add("checkpoints", asked)[0])
@@ -378,11 +379,8 @@ class _Loop:
         )
         self.done = last
 
-    def _state(self) -> Arrays:
-        """Everything that the next epochs depend on, and the ledgers."""
-        return self._own_state() | self.federation.ledger_state()
-
     def _own_state(self) -> Arrays:
+        """Return everything that the next epochs depend on, apart from the ledgers."""
         state = {
             f"trainer/{key}": array
             for key, array in self.federation.first_trainer.state_dict().items()
@@ -425,7 +423,7 @@ class _Loop:
 
 
 class _Passed(NamedTuple):
-    """What a ledger has of every device: a whole report would be several times as large."""
+    """Per-device counts of a ledger: a whole report would be several times as large."""
 
     flows: dict[str, Ints]
     rounds: int
@@ -594,7 +592,7 @@ class RunJob:
 
 
 def costs_of(observer: Observer, before: float) -> list[RankCost]:
-    """What each process took, in the order of the ranks; none elsewhere than at rank 0."""
+    """Return the cost of each process in the order of the ranks; empty elsewhere than at rank 0."""
     mine: Arrays = {"cost": np.array([cpu_seconds() - before, peak_rss_mb()])}
     gathered = [part["cost"].tolist() for part in observer.gather("cost", [mine])]
     return [RankCost(round(cpu, 3), round(rss, 1)) for cpu, rss in gathered]

@@ -47,7 +47,7 @@ class LinkPredictions:
     answered: Flags = field(repr=False)
     """[pairs] whether the second device answered."""
     ledger: LedgerReport | None = field(repr=False)
-    """What passed; None where nothing did."""
+    """Ledger of the messages; None where none was sent."""
 
     def __repr__(self) -> str:
         return (
@@ -99,30 +99,8 @@ def ask_links(
     )
 
 
-def suggest(
-    run: "Run", device: int | str, candidates: Sequence[int | str], most: int = 10, **how: Any
-) -> list[tuple[str, float]]:
-    """The candidates that the device is most likely linked with, and the probability of each.
-
-    The device asks every candidate, as far as its answers go; those that did not answer come
-    last, because nothing is known of them.
-
-    Args:
-        device: original id.
-        candidates: original ids.
-        most: how many are returned.
-        how: keywords of `ask_links`.
-    """
-    if most < 1:
-        raise UsageError(f"`most` must be 1 or more, got {most}")
-    names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
-    found = ask_links(run, [(device, name) for name in names], **how)
-    order = np.lexsort((-found.probability, ~found.answered))[:most]
-    return [(names[place], float(found.probability[place])) for place in order]
-
-
 def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
-    """What a profile needs to answer questions about pairs.
+    """Return what a profile needs to answer questions about pairs.
 
     Args:
         data_dir: where named graphs lie.

@@ -42,15 +42,15 @@ REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:writ
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run took."""
+    """Cost of a run."""
 
     seconds: float
     """From the graph to the result."""
     seconds_per_epoch: float
     peak_rss_mb: float
-    """Of rank 0."""
+    """Peak memory of rank 0."""
     ranks: list[RankCost]
-    """What each process took, in the order of the ranks."""
+    """Cost of each process, in the order of the ranks."""
     per_epoch: PerEpoch
     """Messages, bytes and rounds of a device in one epoch."""
 
@@ -67,7 +67,7 @@ class Run:
     """
 
     about: About = field(repr=False)
-    """What was asked for: graph, seed, shards, settings, versions."""
+    """Description of the run: graph, seed, shards, settings, versions."""
     config: Config
     scores: dict[str, Scores]
     """By variant: `run`, and as far as they were trained `own` and `control`."""
@@ -84,13 +84,13 @@ class Run:
     graph: Graph | None = field(default=None, repr=False)
     """The graph, where the run was just trained or read together with it."""
     folder: Path | None = field(default=None, repr=False)
-    """Where the run lies, if it was written or read."""
+    """Folder of the run, if it was written or read."""
     _split: DataSplit | None = field(default=None, repr=False)
     """The split, where it was just made, or is of devices."""
     _held_out: tuple[Ints, Ints] | None = field(default=None, repr=False)
     """Validation and test edges that were given, of a run that was read from its folder."""
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What was computed for earlier questions, and without a folder what devices answered."""
+    """Results of earlier questions, and without a folder the answers of devices."""
 
     def __repr__(self) -> str:
         return run_text(self)
@@ -107,7 +107,7 @@ class Run:
 
     @property
     def own(self) -> Scores | None:
-        """Scores by own features only."""
+        """Scores of the local model (no neighbours)."""
         return self.scores.get(OWN)
 
     @property
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def split(self) -> DataSplit:
-        """Who or what trains, validates and tests.
+        """The split: devices or edges that train, validate and test.
 
         `train`, `validation` and `test` are rows of devices, as in `ids` and in all arrays; for
         links they are edges, [edges, 2] of rows. `origin` says in one sentence where the split
@@ -267,7 +267,12 @@ class Run:
             most: how many are returned.
             how: keywords of `ask_links`.
         """
-        return predictions.suggest(self, device, candidates, most, **how)
+        if most < 1:
+            raise UsageError(f"`most` must be 1 or more, got {most}")
+        names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
+        found = self.ask_links([(device, name) for name in names], **how)
+        order = np.lexsort((-found.probability, ~found.answered))[:most]
+        return [(names[place], float(found.probability[place])) for place in order]
 
     def embedding(self, original_id: int | str) -> Floats:
         """[width] of one device."""
@@ -317,7 +322,7 @@ class Run:
         id, no degree and no array over devices.
 
         Args:
-            simulated: also where randomness were simulated, or sums computed in the clear: such
+            simulated: also where randomness came from the seed, or sums computed in the clear: such
                 weights keep none of the guarantees.
 
         Raises:

@@ -22,11 +22,11 @@ from lumos.typing import Flags, Ints
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeSummary:
-    """Who carries which edge, and what it took to agree on it. Workloads are the observer's."""
+    """The assignment of edges to devices, and its cost. Workloads are the observer's."""
 
     balancer: str
     compare: str
-    """Which comparison backend ran."""
+    """Comparison backend."""
     keep: Flags = field(repr=False)
     """[2 · edges] over the training graph's neighbour array: True where the device keeps it."""
     workload: Ints = field(repr=False)
@@ -39,7 +39,7 @@ class TreeSummary:
     max_workload: int
     """The largest workload."""
     ledger: LedgerReport = field(repr=False)
-    """What passed while trees were balanced."""
+    """Ledger of balancing."""
     history: list[tuple[int, int]] = field(repr=False)
     """(iteration, largest workload) whenever it changed, where the balancer iterates."""
     seconds: float
@@ -63,7 +63,7 @@ class TreeSummary:
         )
 
 
-FORMAT = 6
+FORMAT = 7
 """Version of the run folder."""
 Number = float | str
 """A number, or "inf", which JSON cannot carry as one."""
@@ -71,7 +71,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Split(msgspec.Struct, frozen=True):
-    """How many devices (classify) or edges (link) train, validate and test."""
+    """Numbers of devices (classify) or edges (link) that train, validate and test."""
 
     train: int
     validation: int
@@ -79,18 +79,18 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class AboutSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a split comes from."""
+    """Origin of a split."""
 
     origin: str
     """One sentence."""
     name: str
     """A digest; empty for the default split of the seed."""
     shares: tuple[float, float, float] | None = None
-    """Of a random split of edges, from which it can be drawn again."""
+    """Shares of a random split of edges, from which it can be drawn again."""
 
 
 class PerEpoch(msgspec.Struct, frozen=True):
-    """What an epoch costs a device: the mean over devices, and the largest."""
+    """Cost of an epoch for a device: the mean over devices, and the largest."""
 
     messages_sent_mean: float
     messages_sent_largest: float
@@ -104,10 +104,10 @@ class PerEpoch(msgspec.Struct, frozen=True):
 
 
 class RankCost(msgspec.Struct, frozen=True):
-    """What one process of a run took: of the only one, or of a rank."""
+    """Cost of one process of a run."""
 
     cpu_seconds: float
-    """Of its processor, with those of its workers."""
+    """Processor time of the process and its workers."""
     peak_rss_mb: float
 
 
@@ -118,7 +118,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     lumos: str
     """Version of Lumos."""
     versions: dict[str, str]
-    """Of Python and the libraries that figures may depend on."""
+    """Versions of Python and of the libraries that figures may depend on."""
     graph: str
     """Name of the graph."""
     source: dict[str, Any]
@@ -133,7 +133,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     classes: list[str]
     """Names of the classes; none for link."""
     notes: list[str]
-    """What was said about the graph when it was read."""
+    """Notes about the graph from when it was read."""
     settings: dict[str, Any]
     """By name, as `Config.of` takes them; infinity and paths as text."""
     split: AboutSplit
@@ -166,7 +166,7 @@ class TopicTotals(msgspec.Struct, frozen=True):
 
 
 class LedgerTotals(msgspec.Struct, frozen=True):
-    """What a ledger in `result.json` must have; `LedgerReport.totals` gives it."""
+    """Required fields of a ledger in `result.json`; `LedgerReport.totals` gives them."""
 
     messages: int
     bytes: int
@@ -194,7 +194,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """All settings by name."""
     split: Split
     split_origin: str
-    """Where the split comes from, in one sentence."""
+    """Origin of the split, in one sentence."""
     epochs: int
     best_epoch: int
     final_loss: float | None
@@ -214,10 +214,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds_per_epoch: float
     peak_rss_mb: float
     ranks: list[RankCost] = []
-    """What each process took, in the order of the ranks."""
+    """Cost of each process, in the order of the ranks."""
     per_epoch: PerEpoch
     ledger: dict[str, Any]
-    """Of training: at least `LedgerTotals`."""
+    """Ledger of training: at least `LedgerTotals`."""
     tree_ledger: dict[str, Any]
     exposed: str
     guarantees: list[dict[str, str]]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def answer(run: "Run") -> str:
-    """One sentence, with the scores of the run and of own features, and what the difference says.
+    """Return the scores of the run and of the local model, and the meaning of their difference.
 
     A difference is called noise below two standard errors of two independent scores on a test set
     of this size. The variants share their test set, so this is cautious.
@@ -24,20 +24,12 @@ def answer(run: "Run") -> str:
     what, tested = ("accuracy" if classify else "auc"), run.split_sizes.test
     score = run.metrics[f"test_{what}"]
     name = run.about.graph or "this graph"
-    if classify:
-        sentence = f"On {name}, {_share(score)} of {tested:,} test devices are classified rightly"
-    else:
-        sentence = (
-            f"On {name}, {_share(score)} of comparisons of a test edge with a pair of "
-            f"non-neighbours "
-            f"come out right (ROC-AUC, {tested:,} edges)"
-        )
-    parts = [sentence]
+    measure, cases = ("accuracy", "devices") if classify else ("ROC-AUC", "edges")
+    parts = [f"Test {measure} on {name}: {_share(score)} ({tested:,} {cases})"]
     texts = run.config.profile.texts(run.config)
     if run.own is not None:
         own = run.own[f"test_{what}"]
-        alone = "with own features alone" if classify else f"by {texts.own}"
-        parts.append(f"{alone} {_share(own)}, {_added(score, own, tested, what)}")
+        parts.append(f"{texts.own}: {_share(own)}, {_added(score, own, tested, what)}")
     if run.control is not None:
         control = run.control[f"test_{what}"]
         parts.append(_against_control(score, control, texts.control, tested, what))
@@ -45,7 +37,7 @@ def answer(run: "Run") -> str:
 
 
 def guarantee(run: "Run") -> str:
-    """The whole guarantee in plain words, or what is not protected; and whether it is simulated."""
+    """Return the whole guarantee in plain words, or what is not protected."""
     train = run.config.train
     words = run.config.profile.texts(run.config).guarantee(run.guarantees)
     real = {"aggregate": "secure", "randomness": "system"}
@@ -59,7 +51,7 @@ def guarantee(run: "Run") -> str:
 
 
 def advice(run: "Run") -> str:
-    """What would help most, or tell more; empty where nothing comes to mind."""
+    """Return the most useful next step; empty where there is none."""
     if run.model.warnings:
         return run.model.warnings[0]
     if run.control is None and run.config.train.randomness == "seeded":
@@ -69,24 +61,24 @@ def advice(run: "Run") -> str:
 
 
 def split_used(run: "Run") -> str:
-    """Where the split comes from, how many train, validate and test, and what validation is for."""
+    """Return the origin of the split, its sizes, and the use of validation."""
     use = run.config.profile.texts(run.config).validation
     return run.about.split.origin + f". {use}" * bool(use)
 
 
 def _added(score: float, own: float, tested: int, what: str) -> str:
-    """What the difference to own features says."""
+    """Return the meaning of the difference to the local model."""
     points = 100 * (score - own)
     who = "neighbours" if what == "accuracy" else "messages"
     if score == own:
         return f"so {who} add nothing"
     if not beyond_noise(score, own, tested, what):
-        return f"so {who} add {points:+.1f} points, within the noise of so small a test set"
+        return f"so {who} add {points:+.1f} points, within the noise of a test set of this size"
     return f"so {who} {'add' if points > 0 else 'cost'} {abs(points):.1f} points"
 
 
 def _against_control(score: float, control: float, of: str, tested: int, what: str) -> str:
-    """What a control reaches, and whether the run tells more."""
+    """Return the score of a control, and whether the run is better."""
     more = beyond_noise(score, control, tested, what) and score > control
     verdict = "" if more else ", so messages tell nothing that shows here"
     return f"a control with {of} reaches {_share(control)}{verdict}"
@@ -117,7 +109,7 @@ SHOWN = {
 
 
 def headline(run: "Run") -> str:
-    """What was run, in one line."""
+    """Return task, graph, profile and seed of a run in one line."""
     about, train = run.about, run.config.train
     name = about.graph.strip() or "a graph in memory"
     return (
@@ -127,7 +119,7 @@ def headline(run: "Run") -> str:
 
 
 def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: an variant in each row, the scores that people report in the columns."""
+    """Return headings and rows: a variant in each row, its scores in the columns."""
     names = [name for name in SHOWN if name in run.metrics]
     rows = [
         [words, *(_written(run.scores[variant], name) for name in names)]
@@ -138,7 +130,7 @@ def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
 
 
 def run_text(run: "Run") -> str:
-    """All of it."""
+    """Return the text of `print(run)`."""
     columns, rows = score_table(run)
     lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
     lines += textwrap.wrap(
@@ -150,7 +142,7 @@ def run_text(run: "Run") -> str:
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
-    """A table as lines of text: the first column flush left, all others flush right."""
+    """Return a table as lines of text: the first column flush left, all others flush right."""
     table = [columns, *rows]
     widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
     return [

@@ -47,7 +47,7 @@ from lumos.typing import Arrays, Ints
 
 @dataclass(frozen=True, eq=False)
 class Hosting:
-    """How a federation is spread over shards and processes.
+    """Distribution of a federation over shards and processes.
 
     Args:
         shards: number of shards in this process, where it is the only one.
@@ -68,12 +68,12 @@ class Hosting:
 
     @property
     def transport(self) -> str:
-        """What moves messages between them."""
+        """Name of the transport between the shards."""
         return "loopback" if self.world is None else "gloo"
 
     @property
     def observer(self) -> Observer:
-        """How results come together."""
+        """The observer that collects the results."""
         return OneProcess() if self.world is None else AcrossRanks(self.world)
 
     def range_of(self, devices: int) -> list[Ints] | None:
@@ -466,7 +466,7 @@ def _given_pairs(problem: Problem) -> tuple[Ints, Ints] | None:
 
 
 def _split(problem: Problem, rows: Arrays) -> tuple[Split, DataSplit | None]:
-    """How many train, validate and test, and who; None for edges that no process has together."""
+    """Return the sizes of the split, and the split; None for edges that no process has together."""
     data = None
     if isinstance(problem.held_out, EdgeSplit):
         data = problem.held_out.edges(problem.origin)
@@ -480,7 +480,7 @@ def _split(problem: Problem, rows: Arrays) -> tuple[Split, DataSplit | None]:
 
 
 def _warnings(config: Config, main: Outcome, scores: dict[str, Scores], cases: int) -> list[str]:
-    """What the observer sees: a loss that still falls, own features or a control as good."""
+    """Return the observer's warnings: a loss that still falls, a local model or control as good."""
     metric = "auc" if config.train.task == "link" else "accuracy"
     last_stage = max(config.profile.texts(config).stages.values(), default=1)
     finished = main.best_epoch == len(main.history)

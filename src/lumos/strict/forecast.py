@@ -223,7 +223,7 @@ def forecast(population: Population, **settings: Any) -> Forecast | None:
         settings: of the strict profile, by name.
 
     Raises:
-        UsageError: a setting has no meaning, or its value is refused.
+        UsageError: a setting has no effect, or its value is refused.
     """
     schedule = ClassifySchedule(
         config=Config.asked(profile=STRICT, **settings),

@@ -179,7 +179,7 @@ class StrictProfile:
         }
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no meaning."""
+        """With which settings a setting has no effect."""
         if name in NOT_USED:
             return f"`profile='{self.name}'`, only with `profile='paper'`"
         if name in OF_BALANCING:

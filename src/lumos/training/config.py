@@ -17,7 +17,7 @@ Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]
 
 UPDATES = AggregateSettings(limit=float(1 << 18), least_limit=1024.0, fraction_bits=24)
-"""How updates are summed: numbers up to 262,144 in steps of 2^-24, for up to two million devices.
+"""Encoding of summed updates: up to 262,144 in steps of 2^-24, for up to two million devices.
 
 Beyond that the range is narrower, down to 1,024 for half a billion devices.
 
@@ -28,12 +28,12 @@ the range is wide; a mean over n devices is off by at most 2^-25.
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How a model is trained (section VIII-B, errata 9)."""
+    """Settings of training (section VIII-B, errata 9)."""
 
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
     profile: str = STRICT
-    """strict: one randomized randomized label per device, and sums; the door `open` is shut. paper:
+    """strict: one randomized label per device, and sums; no unprotected message is possible. paper:
     the paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
@@ -42,14 +42,14 @@ class TrainSettings:
     weight_decay: float = 0.0
     """L2 regularisation: this fraction of each weight is added to its gradient."""
     aggregate: Aggregate = "ideal"
-    """How updates are added: ideal computes the sum in the clear (simulation only, labelled so),
-    secure by masked sums."""
+    """Sum of updates. ideal: computed in the clear (simulation only, labelled so); secure: by
+    masked sums."""
     randomness: RandomnessSource = "seeded"
     """Device secrets from the run seed (a run can be repeated) or from the operating system."""
     control: bool = False
     """Also train with releases that carry no information, to measure what releases contribute."""
     floor: bool = True
-    """Also train on own features only, without neighbours."""
+    """Also train the local model, without neighbours."""
     checkpoint_every: int = 25
     """Epochs between checkpoints, where there is a run folder."""
 
@@ -124,7 +124,7 @@ class Config:
     trees: TreeSettings
     model: ModelSettings
     profile_settings: ProfileSettings
-    """What only the profile has: an instance of its own dataclass."""
+    """Settings that only the profile has: an instance of its own dataclass."""
     updates: AggregateSettings = field(default=UPDATES)
 
     @property
@@ -173,7 +173,7 @@ class Config:
         for name in settings:
             reason = config.profile.ignores(name, config)
             if reason:
-                raise UsageError(f"`{name}` has no meaning with {reason}; leave it out")
+                raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
         return config
 
     def flat(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class Config:
         }
 
     def improvements(self) -> list[str]:
-        """Where this departs from the letter of the paper, one sentence each."""
+        """Return the departures from the letter of the paper, one sentence each."""
         return self.profile.improvements(self)
 
 
@@ -214,7 +214,7 @@ def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
     for other in PROFILES:
         if name in {setting.name for setting in dataclasses.fields(PROFILES[other].settings)}:
             return (
-                f"`{name}` has no meaning with `profile='{profile.name}'`, only with "
+                f"`{name}` has no effect with `profile='{profile.name}'`, only with "
                 f"`profile='{other}'`; leave it out"
             )
     return f"there is no setting {name!r}; there are {', '.join(known)}"

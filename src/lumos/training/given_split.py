@@ -20,6 +20,7 @@ Files that hold a split:
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -57,7 +58,7 @@ class VertexSplit(NamedTuple):
     roles: Ints
     """[devices]"""
     origin: str
-    """Where they come from, in one sentence."""
+    """Origin of the split, in one sentence."""
     name: str
     """A digest; empty for the random split of the seed."""
 
@@ -69,7 +70,7 @@ class HeldOut(NamedTuple):
     origin: str
     name: str
     shares: Shares | None
-    """Of a random split, from which it can be drawn again."""
+    """Shares of a random split, from which it can be drawn again."""
 
 
 def settled(given: GivenSplit) -> Any:
@@ -79,19 +80,24 @@ def settled(given: GivenSplit) -> Any:
         InputError: there is no such file, or it holds no split.
         UsageError: `given` is no split.
     """
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    if given is None or _is_random(given):
         return given
     wanted = _wanted(given, VERTICES)
     return wanted if isinstance(wanted, tuple) else dict(wanted)
 
 
 def names_parts(given: GivenSplit) -> bool:
-    """Whether a split names devices or edges, so that it is of one task; otherwise it is random."""
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    """Return True if a split names devices or edges, so that it belongs to one task."""
+    if given is None or _is_random(given):
         return False
     if isinstance(given, str):
         return _numbers(given) is None
     return isinstance(given, Mapping | os.PathLike)
+
+
+def _is_random(given: GivenSplit) -> bool:
+    """Return True for the random split of the seed, with the default shares."""
+    return isinstance(given, str) and given.casefold() == RANDOM
 
 
 def reading_of(given: GivenSplit) -> dict[str, Any]:
@@ -100,7 +106,7 @@ def reading_of(given: GivenSplit) -> dict[str, Any]:
 
 
 def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> VertexSplit:
-    """Who trains, validates and tests.
+    """Return the devices that train, validate and test.
 
     Raises:
         InputError: the graph has no labels, or the split does not fit it.
@@ -114,9 +120,8 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> V
     labels = np.asarray(graph.labels)
     wanted = _wanted(given, VERTICES)
     if isinstance(wanted, tuple):
-        chosen = wanted if given is not None or graph.roles is None else None
-        if chosen is not None:
-            return _random(labels, chosen, public)
+        if given is not None or graph.roles is None:
+            return _random(labels, wanted, public)
         train, validation, test = masks_of(np.asarray(graph.roles)).values()
         roles = roles_of_masks(train, validation, test, labels, "roles of the graph")
         origin = "the split that came with the graph"
@@ -128,7 +133,7 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> V
 
 
 def edge_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> HeldOut:
-    """Which edges train, validate and test.
+    """Return the edges that train, validate and test.
 
     Raises:
         InputError: the split does not fit the graph.
@@ -143,13 +148,9 @@ def edge_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> Hel
         origin = f"random, {_percent(wanted)} of the edges by seed {public.seed}"
         return HeldOut(split, _counted(split, origin), name, wanted)
     split = held_out_edges(graph, wanted, public)
-    parts = (
-        split.validation,
-        split.test,
-        split.validation_non_neighbours,
-        split.test_non_neighbours,
-    )
-    return HeldOut(split, _counted(split, _named(given)), _digest(*parts), None)
+    negatives = split.validation_non_neighbours, split.test_non_neighbours
+    name = _digest(split.validation, split.test, *negatives)
+    return HeldOut(split, _counted(split, _named(given)), name, None)
 
 
 def given_again(split: DataSplit, graph: Graph) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _random(labels: Ints, shares: Shares, public: PublicRandomness) -> VertexSpl
 
 def _wanted(given: GivenSplit, default: Shares) -> Shares | Mapping[str, Any]:
     """Shares of a random split, or the parts of a given one by name."""
-    if given is None or (isinstance(given, str) and given.casefold() == RANDOM):
+    if given is None or _is_random(given):
         return default
     if isinstance(given, str) and (numbers := _numbers(given)) is not None:
         return _shares(numbers)
@@ -206,7 +207,7 @@ def _shares(numbers: Sequence[float]) -> Shares:
 
 
 def _with_validation(roles: Ints, origin: str, public: PublicRandomness) -> tuple[Ints, str]:
-    """Where nobody validates, a public quarter of the training devices does."""
+    """Let a public quarter of the training devices validate where nobody does."""
     if (roles == Role.VALIDATION).any():
         return roles, origin
     training = np.flatnonzero(roles == Role.TRAIN)
@@ -257,7 +258,7 @@ PART_NAMES = {
     "validation": ("validation", "val", "valid", "dev"),
     "test": ("test", "testing"),
 }
-"""What the parts of a split may be called; `_mask`, `_idx`, … may follow."""
+"""Accepted names of the parts of a split; `_mask`, `_idx`, … may follow."""
 NEGATIVE = ("_negative", "_negatives", "_neg", "_non_neighbours")
 ENDINGS = ("_mask", "_idx", "_index", "_indices", "_ids", "_edges", "_edge", "_pos")
 
@@ -372,10 +373,8 @@ def held_out_edges(graph: Graph, parts: Mapping[str, Any], public: PublicRandomn
         if part.endswith("_negative") and np.isin(keys[part], known).any():
             raise InputError(f"split: a pair of {part} is an edge; take it out")
     split = hold_out(graph, training, held["validation"], held["test"], public)
-    return EdgeSplit(
-        training=split.training,
-        validation=split.validation,
-        test=split.test,
+    return replace(
+        split,
         validation_non_neighbours=held.get("validation_negative", split.validation_non_neighbours),
         test_non_neighbours=held.get("test_negative", split.test_non_neighbours),
     )
@@ -405,7 +404,7 @@ def _as_array(rows: Any) -> Any:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".npz")
 WORDS = ("split", "part", "role", "set", "mask")
-"""What the last column of a CSV may be called."""
+"""Accepted names of the last column of a CSV."""
 
 
 def read_split(path: Path) -> dict[str, Any]:

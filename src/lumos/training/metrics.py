@@ -57,7 +57,7 @@ def device_scores(logits: Floats, labels: Ints, roles: Ints, classes: Sequence[s
 
 
 class TestedPairs(Protocol):
-    """What the observer scores links by, [pairs, 2] each."""
+    """Pairs by which the observer scores links, [pairs, 2] each."""
 
     @property
     def validation(self) -> Ints:
@@ -189,7 +189,7 @@ def per_class(table: Ints, classes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def calibration_error(logits: Floats, labels: Ints) -> float:
-    """How far the probability of the most likely class is from how often it is right.
+    """Return the distance of the probability of the most likely class from its accuracy.
 
     The mean over `BINS` ranges of equal width, weighted by the devices in each (Guo et al. 2017).
     """
@@ -254,7 +254,8 @@ MIN_STANDARD_ERRORS = 2.0
 
 
 def standard_error(score: float, tested: int, what: str) -> float:
-    """Of an accuracy: √(p(1-p)/n). Of an AUC with n edges and n non-neighbours: Hanley and McNeil.
+    """Return the standard error of an accuracy, √(p(1-p)/n), or of an AUC with n edges and n
+    non-neighbours (Hanley and McNeil).
 
     Q₁ = A/(2-A), Q₂ = 2A²/(1+A), variance (A(1-A) + (n-1)(Q₁ - A² + Q₂ - A²)) / n².
     """
@@ -268,7 +269,7 @@ def standard_error(score: float, tested: int, what: str) -> float:
 
 
 def beyond_noise(one: float, other: float, tested: int, what: str) -> bool:
-    """Whether two scores on a test set of this size differ by more than its noise."""
+    """Return True if two scores on a test set of this size differ by more than its noise."""
     errors = (standard_error(score, tested, what) for score in (one, other))
     return abs(one - other) > MIN_STANDARD_ERRORS * math.hypot(*errors)
 
@@ -297,7 +298,7 @@ def still_falling(losses: Sequence[float | None]) -> tuple[float, float] | None:
 
 
 def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
-    """Where the loss of the last stage of a run still falls at its end."""
+    """Warn where the loss of the last stage of a run still falls at its end."""
     if (means := still_falling(losses)) is not None:
         yield (
             f"training was not finished: its loss still fell at the end, from {means[0]:.3g} to "
@@ -306,7 +307,7 @@ def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
 
 
 def below_own(score: float, own: float | None, cases: int, what: str) -> Iterator[str]:
-    """Where own features alone did clearly better than the run.
+    """Warn where the local model did clearly better than the run.
 
     Args:
         cases: number of test devices or edges.
@@ -314,7 +315,7 @@ def below_own(score: float, own: float | None, cases: int, what: str) -> Iterato
     """
     if own is not None and own > score and beyond_noise(score, own, cases, what):
         yield (
-            f"own features alone did better on the test set, by {100 * (own - score):.1f} points: "
+            f"the local model did better on the test set, by {100 * (own - score):.1f} points: "
             "neighbours mislead here, or training was too short or too noisy"
         )
 
@@ -322,7 +323,7 @@ def below_own(score: float, own: float | None, cases: int, what: str) -> Iterato
 def no_better_than_control(
     score: float, control: float | None, cases: int, what: str
 ) -> Iterator[str]:
-    """Where a control, whose messages carry no information, did as well as the run."""
+    """Warn where a control, whose messages carry no information, did as well as the run."""
     if control is not None and (score < control or not beyond_noise(score, control, cases, what)):
         yield (
             "the control did as well, up to the noise of this test set: what devices sent each "

@@ -27,7 +27,7 @@ class Problem:
     """
 
     facts: GraphFacts
-    """Of the graph that the federation is cut from; of training edges only, for link."""
+    """Facts of the graph that the federation is cut from; of training edges only, for link."""
     parts: tuple[GraphPart, ...] = field(repr=False)
     """Those that this process hosts, one for each of its shards."""
     keep: tuple[Flags, ...] = field(repr=False)
@@ -42,13 +42,13 @@ class Problem:
     split: str = ""
     """Digest of the split; empty for the default one of the seed."""
     alone: bool = False
-    """Whether trees have no neighbours at all: own features only."""
+    """True for the local model: trees have no neighbours."""
     owner: str = ""
     """Fingerprint of the whole graph; that of `facts`, if empty."""
     graph: Graph | None = field(default=None, repr=False)
     """The graph that the federation is cut from, where one process hosts all of it."""
     whole: GraphFacts | None = None
-    """Of the whole graph, where it is not `facts`."""
+    """Facts of the whole graph, where it is not `facts`."""
     whole_graph: Graph | None = field(default=None, repr=False)
     """The whole graph, where this process has it."""
     ids: Callable[[], list[Ids]] = field(default=list, repr=False)
@@ -147,7 +147,7 @@ class PrivateData:
 
     @staticmethod
     def of(part: GraphPart, keep: Flags, *, alone: bool = False) -> "PrivateData":
-        """Of the devices of a part.
+        """Return the data of the devices of a part.
 
         Args:
             keep: [slots]

@@ -48,7 +48,7 @@ FORECASTERS: "Registry[Forecaster]" = Registry(
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """What is assumed about the devices of a federation."""
+    """Assumptions about the devices of a federation."""
 
     devices: int
     """Number of devices."""
@@ -59,7 +59,7 @@ class Population:
     homophily: float
     """Share of edges between devices of one class; the others lead to each other class alike."""
     own_accuracy: float
-    """Share of devices whose own features alone give the right class, under the same protection."""
+    """Accuracy of the local model under the same protection."""
 
     def __post_init__(self) -> None:
         if self.devices < 8:
@@ -81,28 +81,28 @@ class Population:
 
 
 class Expected(NamedTuple):
-    """Expected shares of devices whose class is predicted rightly."""
+    """Expected accuracy."""
 
     own: float
-    """By own features: as assumed, of the simulated devices."""
+    """Accuracy of the local model: as assumed, of the simulated devices."""
     neighbours: float
-    """By what neighbours send, alone."""
+    """Accuracy by the messages of neighbours alone."""
     together: float
-    """By both, or by own features where the model selection of validation devices prefers them."""
+    """Accuracy of both, or of the local model where the private model selection prefers it."""
     error: float
     """Standard error of the gain, of the simulation only."""
 
     @property
     def gain(self) -> float:
-        """What neighbours add to own features."""
+        """Accuracy that neighbours add to the local model."""
         return self.together - self.own
 
 
 class Forecast(NamedTuple):
-    """What is expected under two assumptions about errors; a graph is mostly between them."""
+    """Expected accuracy under two assumptions about errors; a graph is mostly between them."""
 
     clustered: Expected
-    """Neighbours err about the same devices that own features err about."""
+    """Neighbours err about the same devices as the local model."""
     independent: Expected
     """All errors are independent."""
     assumptions: str
@@ -117,7 +117,7 @@ class Forecaster(Protocol):
 
 
 NO_GUARANTEE = "no guarantee"
-"""How a cell of a table of guarantees begins that makes none."""
+"""Beginning of a cell in the table of guarantees that makes none."""
 GuaranteeInWords = Callable[[Sequence[Mapping[str, str]]], str]
 """From the table of guarantees of a run to a few plain sentences."""
 
@@ -136,25 +136,25 @@ LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
 
 @dataclass(frozen=True, kw_only=True)
 class TreeTexts:
-    """How a profile's trees are described."""
+    """Descriptions of a profile's trees."""
 
     workload: str
-    """What a workload is, and who carries an edge."""
+    """Meaning of a workload, and the owner of an edge."""
     own_leaf: str
-    """What stands on the leaves of the device itself."""
+    """Content of the leaves of the device itself."""
     other_leaf: str
-    """What stands on the leaves of its neighbours."""
+    """Content of the leaves of its neighbours."""
     builder: str
-    """Who builds a tree."""
+    """Builder of a tree."""
     virtual_nodes: bool = True
-    """Whether trees have a root and parents, as in the paper; a star otherwise."""
+    """True if trees have a root and parents, as in the paper; otherwise they are stars."""
     reported_largest: Mapping[str, float] = field(default_factory=dict)
     """By name of the graph, the largest workload that a publication reports for these trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSizes:
-    """What the widths of sums depend on; all of it is public."""
+    """Public sizes on which the widths of sums depend."""
 
     epochs: int
     """That were trained."""
@@ -173,7 +173,7 @@ class SumStage:
     name: str
     """As a heading has it."""
     learns: str
-    """What is learnt from its sums, by whom."""
+    """Result of its sums, and who learns it."""
     first: int
     """Its first epoch; 1 is the first of the run. Below 1 for sums before, past the last epoch for
     sums after training."""
@@ -182,22 +182,22 @@ class SumStage:
     numbers: int
     """Numbers in one of its sums."""
     loss: str = ""
-    """What the loss of its epochs is of, and what to see in it; empty where they have none."""
+    """Meaning of the loss of its epochs; empty where they have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileTexts:
-    """What a profile says about a run with certain settings."""
+    """Texts of a profile about a run with certain settings."""
 
     trees: TreeTexts | None
     """None where no tree is built."""
     guarantee: GuaranteeInWords = _by_table
     """The whole guarantee in plain words, or what is not protected."""
     design: str = ""
-    """Whose design it is that messages leave through the door `open`: a sentence that follows
-    "Privacy:" and begins with a small letter."""
+    """Reason why messages leave through the door `open`: a sentence that follows "Privacy:" and
+    begins with a small letter."""
     loss: str = LOSS
-    """What the training loss is."""
+    """Meaning of the training loss."""
     stages: Mapping[str, int] = field(default_factory=dict)
     """By name, the first epoch of each stage of training after the first; 1 is the first epoch."""
     first_stage: str = "first stage"
@@ -207,15 +207,15 @@ class ProfileTexts:
     choices: Mapping[str, str] = field(default_factory=dict)
     """By candidate, as `Outcome.choice` names it: what it predicts from."""
     budget: str = ""
-    """What a run may spend, where ε of a release does not say it."""
-    own: str = "own features only, no neighbour"
-    """What the variant `own` predicts from."""
+    """Budget of a run, where ε of a release does not say it."""
+    own: str = "local model (no neighbours)"
+    """Input of the variant `own`."""
     control: str = "releases without information"
-    """What the control has in place of what the run has."""
+    """Replacement of the releases in the control."""
     chooser: str = "validation devices"
-    """Who or what chose the candidate that predicts."""
+    """Name of whoever chose the candidate that predicts."""
     validation: str = ""
-    """What validation devices or edges are used for, in one sentence."""
+    """Use of validation devices or edges, in one sentence."""
     unused_settings: frozenset[str] = frozenset()
     """Settings of every profile that have no effect in this one."""
 
@@ -233,7 +233,7 @@ class ProfileSettings(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Placement:
-    """Where the programs of a run are placed: an entry per shard, and the coordinator."""
+    """Placement of the programs of a run: an entry per shard, and the coordinator."""
 
     problem: "Problem"
     config: "Config"
@@ -245,11 +245,11 @@ class Placement:
     randomness: str
     """Name of the randomness that a simulation tosses."""
     control: bool = False
-    """Whether releases carry no information."""
+    """True if releases carry no information."""
     step: int = 0
     """Number of the release, where it is a further one."""
     follows: bool = False
-    """Whether the trainers are the coordinator's, which has shards without devices and follows the
+    """True if the trainers are the coordinator's, which has shards without devices and follows the
     training by the sums that it opens."""
 
 
@@ -281,7 +281,7 @@ class Profile(Protocol[Result]):
 
     @property
     def own_included(self) -> bool:
-        """Whether a run trains own features only as a part of itself, without a run beside it."""
+        """True if a run trains the local model as a part of itself, without a run beside it."""
         ...
 
     def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,15 +289,15 @@ class Profile(Protocol[Result]):
         ...
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no meaning, as `profile='…'`; empty where it has."""
+        """With which settings a setting has no effect, as `profile='…'`; empty where it has."""
         ...
 
     def improvements(self, config: "Config") -> list[str]:
-        """Where a run departs from the letter of the paper, one sentence each."""
+        """Return the departures from the letter of the paper, one sentence each."""
         ...
 
     def texts(self, config: "Config") -> "ProfileTexts":
-        """What reports say about a run with these settings."""
+        """Return the texts of reports about a run with these settings."""
         ...
 
     def check(self, facts: GraphFacts, config: "Config") -> None:

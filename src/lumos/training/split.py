@@ -1,4 +1,4 @@
-"""Who trains, who validates, who tests: devices for `classify`, edges for `link`.
+"""Splits into training, validation and test: of devices for `classify`, of edges for `link`.
 
 Splits are a matter of experiments and come from public randomness. For `link` the graph is split
 before anything else happens: the federation is cut from the training edges alone, so no tree, no
@@ -21,7 +21,7 @@ EDGES = (0.80, 0.05, 0.15)
 
 
 Shares = tuple[float, float, float]
-"""Of training, validation and test."""
+"""Shares of training, validation and test."""
 
 
 def split_vertices(labels: Ints, randomness: PublicRandomness, shares: Shares = VERTICES) -> Ints:
@@ -54,18 +54,18 @@ def several_classes(labels: Ints) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataSplit:
-    """Who or what trains, validates and tests: rows of devices, or edges as pairs of rows."""
+    """A split into training, validation and test: rows of devices, or edges as pairs of rows."""
 
     train: Ints = field(repr=False)
     """[devices], or [edges, 2]"""
     validation: Ints = field(repr=False)
     test: Ints = field(repr=False)
     origin: str
-    """Where the split comes from, in one sentence."""
+    """Origin of the split, in one sentence."""
 
     @staticmethod
     def of_roles(roles: Ints, origin: str) -> "DataSplit":
-        """Of devices."""
+        """Return the split of devices by their roles."""
         train, validation, test = (
             np.flatnonzero(roles == role) for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
         )
@@ -192,7 +192,7 @@ def pairs_without_edge(
 
 
 def _ends(count: int, shares: Shares) -> tuple[int, int, int]:
-    """Where training, validation and test end; each part has at least one.
+    """Return the ends of training, validation and test; each part has at least one member.
 
     Training has what the others leave, where the shares are of everything.
     """

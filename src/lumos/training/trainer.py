@@ -79,7 +79,7 @@ PairScores = Callable[[Ints], Doubles]
 """[pairs, 2] → [pairs] scores of being an edge, or [2, pairs]: as the first ends have them, and as
 the second ends do."""
 Evaluated = Floats | PairScores
-"""What is scored: [devices, classes] logits, or a function that scores pairs."""
+"""Input of the scores: [devices, classes] logits, or a function that scores pairs."""
 
 
 class EpochEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ EpochCallback = Callable[[EpochEvent], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The result of one variant of a run. A trainer fills in the first part, the loop the second."""
+    """The result of one variant. A trainer fills in the first part, the loop the second."""
 
     embeddings: Floats | None = field(repr=False)
     """[devices, width], in the order of the ids; the logits where a profile has no embeddings; None
@@ -151,14 +151,14 @@ OnAnswers = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedLinks:
-    """What a finished run knows, and where it keeps what devices answer."""
+    """State of a finished run that predicts links, and the place of devices' answers."""
 
     config: "Config"
     seed: int
     weights: Arrays = field(repr=False)
     """As `Trainer.model_state_dict` gave them."""
     kept: Arrays = field(repr=False)
-    """What `Outcome.kept` had."""
+    """Arrays of `Outcome.kept`."""
     embeddings: Floats | None = field(repr=False)
     """[devices, width] where a run folder keeps them."""
     graph: Callable[[], Graph] = field(repr=False)
@@ -170,7 +170,7 @@ class TrainedLinks:
     folder: Path | None = None
     """The run folder, if there is one."""
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What a run keeps from one question to the next."""
+    """Values kept from one question to the next."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -190,14 +190,14 @@ class AskedPairs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairAnswers:
-    """What the askers know afterwards."""
+    """Answers to questions about pairs."""
 
     scores: Doubles = field(repr=False)
     """[pairs] logits of being an edge."""
     answered: Flags = field(repr=False)
     """[pairs] whether the other end answered; otherwise the score is what the asker knew alone."""
     ledger: LedgerReport | None = field(default=None, repr=False)
-    """What passed; None where nothing did."""
+    """Ledger of the messages; None where none was sent."""
 
 
 def weights_digest(weights: Arrays) -> str:
@@ -228,7 +228,8 @@ class ShardResult(Protocol):
     """The results of the devices of one shard."""
 
     def state_dict(self) -> Arrays:
-        """What hosted devices have, [hosted, …] each; all else is the same at every shard."""
+        """Return the state of hosted devices, [hosted, …] each; all else is the same at every
+        shard."""
         ...
 
     def load_state_dict(self, rows: Arrays) -> Self:
@@ -323,7 +324,7 @@ class RestartableTrainer(Protocol):
         ...
 
     def device_state_dict(self) -> Arrays:
-        """What it needs to go on after a restart, once it is set up; no key, mask or nonce."""
+        """Return the state to continue from after a restart, once set up; no key, mask or nonce."""
         ...
 
     def load_device_state_dict(self, snapshot: Arrays) -> None:
@@ -335,10 +336,10 @@ class RestartableTrainer(Protocol):
         ...
 
     def compare_told(self) -> Program[None]:
-        """After `finish`: compare with others what was told in all sums.
+        """Compare with other devices, after `finish`, what the coordinator sent in all sums.
 
         Raises:
-            ProtocolError: the coordinator told devices different things.
+            ProtocolError: the coordinator sent devices different things.
         """
         ...
 
@@ -347,23 +348,23 @@ class RestartableTrainer(Protocol):
         ...
 
     def has_sessions(self, epoch: int) -> bool:
-        """Whether sessions of two devices are open in epoch `epoch` + 1; after the last epoch, in
+        """Return True if two devices have sessions in epoch `epoch` + 1; after the last epoch, in
         `finish`."""
         ...
 
     def begin_attempt(self, number: int) -> None:
-        """What follows is of this attempt: sums of another one have other masks, and sessions are
-        opened anew."""
+        """Begin this attempt: sums of another one have other masks, and sessions are opened
+        anew."""
         ...
 
 
 class PairAnswer(NamedTuple):
-    """What a device learns of a pair of which it is an end."""
+    """Result of a question about a pair, for one of its ends."""
 
     score: float
     """Logit of being an edge, as this end has it."""
     answered: bool
-    """Whether the other end answered; otherwise the score is of what this end knows alone."""
+    """True if the other end answered; otherwise the score uses only what this end knows."""
 
 
 @runtime_checkable
@@ -395,7 +396,7 @@ class AnswersPairs(Protocol):
 
     @property
     def used(self) -> tuple[int, int]:
-        """How many questions the device asked, and how many of others it answered."""
+        """Return the numbers of questions that the device asked and answered."""
         ...
 
     def resume(self, used: tuple[int, int]) -> None:
@@ -403,7 +404,7 @@ class AnswersPairs(Protocol):
         ...
 
     def device_state_dict(self) -> Arrays:
-        """What the device needs to answer after a restart, for `RestoresAnswers`."""
+        """Return the state from which the device answers after a restart, for `RestoresAnswers`."""
         ...
 
 

@@ -8,7 +8,7 @@ import lumos
 from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.arrays import Ids, spans
+from lumos.graph.arrays import Ids, some_ids, spans
 from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import (
     FORMAT,
@@ -78,17 +78,22 @@ def write_parts(
         whole, edges = _edges(source, split, public, task, left_out)
         slots = _write(source, writer, partition, devices, whole, edges, progress)
         splits: dict[Task, PartsSplit] = {}
+        training = None
         if devices is not None:
             splits["classify"] = _about_devices(devices)
         if edges is not None:
             splits["link"] = _about_edges(edges)
+            kept = edges.split.training
+            training = TrainingEdges(
+                edges=kept.edges, fingerprint=source.training_fingerprint(kept)
+            )
             pairs = (getattr(edges.split, name) for name in HeldOutPairs._fields)
             writer.observe(dict(zip(HeldOutPairs._fields, pairs, strict=True)))
         manifest = Manifest(
             format=FORMAT,
             lumos=lumos.__version__,
             graph=source.facts(),
-            training=None if edges is None else _training(source, edges.split),
+            training=training,
             parts=partition.parts,
             bounds=None if partition.bounds is None else partition.bounds.tolist(),
             slots=public_slots(slots, partition.counts),
@@ -185,7 +190,7 @@ def _write(
             neighbours=neighbours.astype(np.int32, copy=False),
             features=source.features(ids),
             labels=None if about.labels is None else about.labels[ids],
-            ids=_some(about.ids, ids) if stored_ids else None,
+            ids=some_ids(about.ids, ids) if stored_ids else None,
             roles=None if devices is None else devices.roles[ids],
             source_roles=None if about.roles is None else about.roles[ids],
             edge_roles=mine,
@@ -231,19 +236,7 @@ def _about_edges(held: HeldOut) -> PartsSplit:
     )
 
 
-def _training(source: PartSource, split: EdgeSplit) -> TrainingEdges:
-    return TrainingEdges(
-        edges=split.training.edges, fingerprint=source.training_fingerprint(split.training)
-    )
-
-
 def _kind(ids: Ids) -> IdKind:
     if isinstance(ids, tuple):
         return "text"
     return "rows" if np.array_equal(ids, np.arange(len(ids))) else "integers"
-
-
-def _some(ids: Ids, rows: Ints) -> Ids:
-    if isinstance(ids, tuple):
-        return tuple(ids[row] for row in rows.tolist())
-    return ids[rows]
