@@ -85,7 +85,7 @@ class Killer:
                 return
 
 
-def test_all_parties_have_the_weights_of_the_simulation(
+def test_all_participants_have_the_weights_of_the_simulation(
     twelve: PartsFolder, short: Config, undisturbed: Arrays
 ) -> None:
     federation = Federation(twelve, short)

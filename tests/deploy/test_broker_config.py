@@ -49,7 +49,7 @@ def test_names() -> None:
         assert participant_of(empty_part) is None
 
 
-def test_parties_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
+def test_participants_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
     async def talk() -> None:
         async with (
             joined(pki / "device-1", broker) as (one, errors),

@@ -51,7 +51,7 @@ def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
-def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
+def test_participants_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
     parts: PartsFolder, undisturbed: Arrays, tmp_path: Path, seed: int
 ) -> None:
     randomness = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def prepare(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Any":
-    """Return a function from a graph to the folders of its participants, with the same random ids."""
+    """Return a function that lays out a graph in folders, with the same random ids."""
     monkeypatch.setattr(
         federation_layout, "make_federation", lambda pki, *_: shutil.copytree(keys, pki)
     )

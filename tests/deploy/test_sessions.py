@@ -123,7 +123,7 @@ KILLS = [
 
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(
-    ("topic", "phase", "party"),
+    ("topic", "phase", "participant"),
     [pytest.param(*kill, marks=() if kill in QUICK else pytest.mark.long) for kill in KILLS],
 )
 def test_links_with_a_participant_that_is_back(

@@ -513,7 +513,7 @@ class Directory:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what is signed, in hex: equal where two participants have the same directory."""
+        """SHA-256 of the signed body, in hex: equal for participants with the same directory."""
         return hashlib.sha256(self._body()).hexdigest()
 
     @classmethod
@@ -551,7 +551,7 @@ class Directory:
         except ValueError:
             raise InputError("is of another version of Lumos") from None
         participants = {listed.participant: listed for listed in read.participants}
-        for what in ("party", "seal", "certificate", "tls_key"):
+        for what in ("participant", "seal", "certificate", "tls_key"):
             if len({getattr(listed, what) for listed in read.participants}) < len(
                 read.participants
             ):

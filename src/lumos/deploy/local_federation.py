@@ -133,7 +133,7 @@ def private_megabytes(process: int) -> float | None:
 MAX_DEVICES = 2_000
 """On one machine."""
 _MAX_PAYLOAD = 8 << 20
-_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every party shows a certificate)
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every participant shows a certificate)
 
 
 @dataclass(frozen=True)
