@@ -121,11 +121,11 @@ def test_a_label_cannot_be_guessed_from_the_manifest(prepare: Any) -> None:
     assert fitting == [*range(6)]
 
 
-def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
+def test_only_seeded_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     graph = load(f"demo:{DEVICES}")
     simulated = prepare(graph, randomness="seeded")
     facts = ParticipantFolder.open(simulated.device(0), coordinator=False).manifest.graph
-    assert facts.simulated.fingerprint == fingerprint(graph)
+    assert facts.simulation.fingerprint == fingerprint(graph)
     real = prepare(graph)
     assert (
         ParticipantFolder.open(real.device(0), coordinator=False).manifest.graph.simulation is None
@@ -134,8 +134,8 @@ def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> No
         shutil.copyfile(simulated.device(0) / name, real.device(0) / name)
     ParticipantFolder.open(real.device(0), coordinator=False)
     text = (real.device(0) / "run.json").read_text()
-    (real.device(0) / "run.json").write_text(text.replace('"simulated"', '"system"'))
-    with pytest.raises(InputError, match="belongs to simulated randomness"):
+    (real.device(0) / "run.json").write_text(text.replace('"seeded"', '"system"'))
+    with pytest.raises(InputError, match="belongs to seeded randomness"):
         ParticipantFolder.open(real.device(0), coordinator=False)
 
 

@@ -225,7 +225,7 @@ class ParticipantFolder:
         if simulated != (manifest.graph.simulation is not None):
             raise InputError(
                 f"{path}: manifest.json of a simulation (with digests of all data) belongs to "
-                "simulated randomness, and to nothing else; prepare the folders with lumos up"
+                "seeded randomness, and to nothing else; prepare the folders with lumos up"
             )
         devices = manifest.graph.devices
         if manifest.parts != devices:

@@ -285,7 +285,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     """Name of the privacy profile."""
     randomness: str
-    """`system`, or `simulated` in tests: those protect nobody."""
+    """`system`, or `seeded` in tests, which protects nobody."""
     devices: int
     """Devices in all, those that are left out included."""
     online: int
