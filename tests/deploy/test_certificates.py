@@ -296,7 +296,7 @@ def test_a_request_without_the_keys_is_refused(own: FederationAuthority, tmp_pat
     stolen._signing = victim._signing  # to name the victim's sealing key in the request
     names_stolen = json.loads(stolen.request())
     cases = {
-        "has not shown to have the sealing key": [
+        "does not prove possession of the sealing key": [
             {**mine, "seal": genuine["seal"], "proof": genuine["proof"]},
             {**names_stolen, "seal": genuine["seal"], "proof": genuine["proof"]},
             {**mine, "proof": "00"},

@@ -52,7 +52,7 @@ _MAX_PAYLOAD = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerSettings:
-    """What an operator chooses of the NATS server."""
+    """Settings of the NATS server that an operator chooses."""
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for every one."""
@@ -244,7 +244,7 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """Where it listens.
+        """The port it listens on.
 
         Raises:
             BrokerFailed: it was never started.
@@ -255,7 +255,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients connect to, as a URL."""
+        """The URL that clients connect to."""
         return f"tls://{HOST}:{self.port}"
 
     @property
@@ -365,7 +365,7 @@ class Broker:
 
 
 def _asks_for_tls(port: int) -> bool:
-    """Whether a NATS server greets at a port, and wants TLS."""
+    """Return whether a NATS server greets at a port and requires TLS."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as link, link.makefile("rb") as up:
             line = up.readline(_FIRST_LINE)

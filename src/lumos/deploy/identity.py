@@ -1,4 +1,4 @@
-"""Who a participant is: its names, its keys and certificate, and the directory of everybody's keys.
+"""The identity of a participant: names, keys, certificate, and the directory of all public keys.
 
 As in the exchange, a participant is a number: a device's own, or `COORDINATOR`. It has a short name
 in subjects, `17` or `c`; a user name for the broker, which its certificate holds,
@@ -113,7 +113,7 @@ def folder_name(participant: int) -> str:
 
 
 CERTIFICATE, KEY, SEAL_KEY, AUTHORITY = "certificate.pem", "key.pem", "seal.key", "authority.pem"
-"""What a participant's folder holds; the last one is public, and the same for all participants."""
+"""Files in a participant's folder; the last one is public, and the same for all participants."""
 SEAL_BYTES = 32
 _LARGEST = 1 << 16
 
@@ -192,7 +192,7 @@ def read_small(path: Path, *, private: bool = False) -> bytes:
 
 YEAR = timedelta(days=365)
 CLOCK_SKEW = timedelta(minutes=5)
-"""A certificate begins so much before it is issued: clocks of devices differ."""
+"""Time by which a certificate begins before it is issued, as clocks of devices differ."""
 SEAL = re.compile(r"lumos://seal/([0-9a-f]{64})")
 """The URI with the sealing key of a participant."""
 _ORGANISATION = "lumos"
@@ -201,17 +201,17 @@ _BROKER = "broker"
 
 @dataclass(frozen=True)
 class Validity:
-    """From when to when a certificate is valid."""
+    """The period in which a certificate is valid."""
 
     begin: datetime
     end: datetime
 
     @classmethod
     def lasting(cls, duration: timedelta = YEAR) -> "Validity":
-        """From now on, with an allowance for clocks that differ.
+        """Return a period that begins now, with an allowance for clocks that differ.
 
         Raises:
-            UsageError: nothing would be left of it.
+            UsageError: `duration` is not positive, or too long.
         """
         if duration <= timedelta(0):
             raise UsageError("`valid` must be longer than 0, as 365d or 12h")
@@ -223,7 +223,7 @@ class Validity:
 
 
 class ParticipantKeys(NamedTuple):
-    """What the certificate of a participant says of it."""
+    """The content of a participant's certificate."""
 
     participant: int
     seal: bytes
@@ -261,7 +261,7 @@ def participant_certificate(
         public: its TLS key.
         authority: certificate of the authority.
         signer: key of the authority.
-        validity: from when to when.
+        validity: the period in which it is valid.
     """
     return _leaf(
         folder_name(keys.participant),
@@ -370,7 +370,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def read_participant_uris(extensions: x509.Extensions) -> ParticipantKeys:
-    """Read who a certificate, or a request for one, is of, and the sealing key.
+    """Read the participant and the sealing key of a certificate, or of a request for one.
 
     Raises:
         InputError: it is not of a participant.
@@ -467,7 +467,7 @@ _PURPOSE = b"lumos directory 1\0"
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the directory says of one participant."""
+    """The directory's entry of one participant."""
 
     participant: int
     seal: str
@@ -477,7 +477,7 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str
     """SHA-256 of its TLS key (SubjectPublicKeyInfo), in hex, as NATS pins it."""
     ends: int
-    """When its certificate ends, in seconds since 1970."""
+    """The end of its certificate, in seconds since 1970."""
 
     @classmethod
     def of(cls, keys: ParticipantKeys, certificate: x509.Certificate) -> "Listed":
@@ -518,7 +518,7 @@ class Directory:
 
     @classmethod
     def load(cls, path: Path, authority: x509.Certificate) -> "Directory":
-        """Read a directory, once the signature of the authority is found right.
+        """Read a directory after checking the signature of the authority.
 
         Args:
             path: the file.
@@ -573,7 +573,7 @@ class Directory:
         return Directory({**self.participants, **new}, self.serial + 1)
 
     def listed(self, participant: int) -> Listed:
-        """Return what is known of a participant.
+        """Return the entry of a participant.
 
         Raises:
             InputError: nobody has this number, or its certificate has ended.
@@ -597,7 +597,7 @@ class Directory:
 
 
 class Identity(InMemoryOnly):
-    """Who a process is in a federation; `Identity.load` makes one."""
+    """The identity of a process in a federation; `Identity.load` makes one."""
 
     __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "participant")
 

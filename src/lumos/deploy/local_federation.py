@@ -85,7 +85,7 @@ def start_command(
 
 
 def fork(work: Callable[[], int]) -> int:
-    """Run a function in a forked child, which ends with this process; returns its number.
+    """Run a function in a forked child, which ends with this process; return its process id.
 
     Args:
         work: its result is the exit status.
@@ -109,7 +109,7 @@ def fork(work: Callable[[], int]) -> int:
 
 
 def children_of(process: int) -> list[int]:
-    """Numbers of the children of a process; none where the system does not say."""
+    """Return the ids of a process's children; empty where the system does not list them."""
     try:
         return [int(word) for word in _children(process).read_text().split()]
     except OSError:
@@ -121,7 +121,7 @@ def _children(process: int) -> Path:
 
 
 def private_megabytes(process: int) -> float | None:
-    """Memory that only this process has; None where the system does not say."""
+    """Return the private memory of a process; None where the system does not report it."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -237,7 +237,7 @@ INTERRUPTED = 130
 
 
 def run_device(path: Path, broker: str | None = None, faults: Faults | None = None) -> bool:
-    """Be the device of a folder until the run has ended; see `DeviceProcess.run`."""
+    """Run the device of a folder until the run has ended; see `DeviceProcess.run`."""
     folder = ParticipantFolder.open(path, coordinator=False)
     name = described(folder.participant)
 
@@ -248,7 +248,7 @@ def run_device(path: Path, broker: str | None = None, faults: Faults | None = No
 
 
 def load_program(path: Path) -> None:
-    """Import all that devices of a run need; of the folder, only public files are read."""
+    """Import all code that devices of a run need; read only public files of the folder."""
     plan, manifest = read_plan(path), read_manifest(path)
     job = TrainingJob(manifest, plan.config, None, None)
     for phase in (TREES, SETUP)[: job.last + 1]:
@@ -256,7 +256,7 @@ def load_program(path: Path) -> None:
 
 
 def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
-    """Be the devices of several folders, in a child process each; the largest exit status."""
+    """Run the devices of several folders, a child process each; return the largest exit status."""
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
@@ -270,7 +270,7 @@ def _device_status(path: Path, broker: str | None) -> int:
 
 
 def as_status(work: Callable[[], object], path: Path) -> int:
-    """The exit status of a device's work; what went wrong is one line."""
+    """Return the exit status of a device's work, and print an error as one line."""
     try:
         work()
     except LumosError as error:
@@ -292,7 +292,7 @@ def _waited(child: int) -> int:
 
 @contextmanager
 def _passed_on(children: Sequence[int]) -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM are for the children."""
+    """Pass SIGINT and SIGTERM on to the children, inside."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         for child in children:
@@ -312,7 +312,7 @@ def _passed_on(children: Sequence[int]) -> Iterator[None]:
 
 COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
 END_SECONDS = 20.0
-"""How long devices may take to end after the coordinator, or after they were asked to."""
+"""Seconds that devices may take to end after the coordinator, or after a signal."""
 _MEMORY_SECONDS = 2.0
 
 
@@ -374,7 +374,7 @@ class LocalFederation:
         self._end()
 
     def is_running(self) -> bool:
-        """Whether the run goes on.
+        """Return whether the run is still in progress.
 
         Raises:
             RunFailed: it has failed, with the reason.
@@ -390,15 +390,15 @@ class LocalFederation:
         return False
 
     def status(self) -> RunStatus | None:
-        """How the run goes on; None before the coordinator has begun."""
+        """Return the status of the run; None before the coordinator has begun."""
         return read_status(self._layout.coordinator)
 
     def devices_run(self) -> bool:
-        """Whether a device is still there."""
+        """Return whether a device process is still running."""
         return self._processes[DEVICES_LOG].poll() is None
 
     def result(self) -> dict[str, Any]:
-        """What the run ended with, once it is over.
+        """Return the result of the run, once it is over.
 
         Raises:
             ProtocolError: devices ended with different weights.
@@ -446,7 +446,7 @@ class LocalFederation:
             self._processes[log] = start_command(command, output=file, errors=file)
 
     def _weigh(self) -> None:
-        """Measure what devices weigh, now and then; the largest mean is kept."""
+        """Measure the memory of devices from time to time; keep the largest mean."""
         now = time.monotonic()
         if now < self._next_memory:
             return

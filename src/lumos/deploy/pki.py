@@ -4,7 +4,8 @@
     coordinator/   device-0/  device-1/  …   each with certificate, private keys and authority.pem
     broker/                                  certificate and TLS key of the NATS server
 
-A participant's folder goes to the participant. `authority.key` stays; who has it can be anybody.
+A participant's folder goes to the participant. `authority.key` stays: its holder can take the
+place of anybody.
 
 A device may make its keys itself, so that they never leave it, and request a certificate. The file
 has a standard signing request (PKCS #10), which the TLS key signs and which names the participant
@@ -78,7 +79,7 @@ class NewKeys(InMemoryOnly):
 
     @property
     def public(self) -> ParticipantKeys:
-        """Who it is, and its public sealing key."""
+        """The participant and its public sealing key."""
         return ParticipantKeys(
             self.participant, bytes(self._signing.verify_key.to_curve25519_public_key())
         )
@@ -131,7 +132,7 @@ def request_certificate(folder: Path, participant: int) -> Path:
 
     Args:
         folder: a new folder, or one without keys.
-        participant: who asks.
+        participant: number of the device, or `COORDINATOR`.
 
     Returns:
         The file of the request.
@@ -174,11 +175,11 @@ def _checked(content: bytes) -> tuple[ParticipantKeys, Ed25519PublicKey]:
     except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, CryptoError):
         raise InputError(wrong) from None
     if not valid or not isinstance(tls, Ed25519PublicKey):
-        raise InputError("its sender has not shown to have the TLS key")
+        raise InputError("does not prove possession of the TLS key")
     try:
         signer.verify(_PURPOSE + signed.public_bytes(Encoding.DER), proof)
     except (ValueError, CryptoError):
-        raise InputError("its sender has not shown to have the sealing key") from None
+        raise InputError("does not prove possession of the sealing key") from None
     if keys.seal != seal:
         raise InputError("names another sealing key than the one that it proves")
     return keys, tls
@@ -191,7 +192,7 @@ AUTHORITY_LASTS = 10 * YEAR
 
 
 class FederationAuthority(InMemoryOnly):
-    """Signs for a federation; `create` and `open` make one."""
+    """The signing authority of a federation; `create` and `open` make one."""
 
     __slots__ = ("_key", "certificate", "folder")
 
@@ -204,7 +205,7 @@ class FederationAuthority(InMemoryOnly):
 
         Args:
             folder: a new or empty one.
-            duration: how long it is valid.
+            duration: time for which it is valid.
 
         Raises:
             UsageError: the folder is not empty, or the duration not positive.
@@ -284,15 +285,15 @@ class FederationAuthority(InMemoryOnly):
     ) -> tuple[CheckedRequest, Path]:
         """Sign the certificate that a participant asks for, which keeps its private keys itself.
 
-        Whether the request is that participant's is for the operator to find out: compare the
-        fingerprint with what the device printed.
+        The operator must check that the request is that participant's: compare the fingerprint with
+        the one that the device printed.
 
         Args:
             request: a file of `request_certificate`.
             validity: by default a year from now.
 
         Returns:
-            What was asked for, and a folder with `certificate.pem` and `authority.pem`, for the
+            The request, and a folder with `certificate.pem` and `authority.pem`, for the
             participant to copy beside its keys.
 
         Raises:
@@ -362,7 +363,7 @@ def make_federation(
 
     Args:
         folder: a new or empty one.
-        devices: how many.
+        devices: number of devices.
         hosts: names and addresses of the broker.
     """
     authority = FederationAuthority.create(folder)

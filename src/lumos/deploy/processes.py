@@ -52,7 +52,7 @@ from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
 MAX_SLEEP = 1.0
-"""Seconds after which the loop looks around, also where nothing is due."""
+"""Longest sleep of the loop in seconds, also where nothing is due."""
 
 
 class DrivenParticipant(Protocol):
@@ -67,16 +67,16 @@ class DrivenParticipant(Protocol):
         ...
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
+        """Return the frames to send now, by receiver."""
         ...
 
     def next_due(self) -> float:
-        """When there is something to do, if nothing arrives."""
+        """Return the time of the next action, if nothing arrives."""
         ...
 
 
 class StopRequest:
-    """Whether somebody has asked the process to end."""
+    """The signal that asked the process to end; false while there is none."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -87,7 +87,7 @@ class StopRequest:
 
 @contextmanager
 def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
-    """Inside, SIGINT and SIGTERM ask for an end in order, and call `wake`."""
+    """Make SIGINT and SIGTERM request an orderly end and call `wake`, inside."""
     request, loop = StopRequest(), asyncio.get_running_loop()
 
     def ask(number: int) -> None:
@@ -114,8 +114,8 @@ async def drive(
     Args:
         participant: has begun, by the clock `time.monotonic`.
         link: is open.
-        over: asked with the time, after all that is due was sent: whether to return.
-        observe: called with every packet that has arrived: from whom, and what.
+        over: called with the time after all that is due was sent; returns whether to stop.
+        observe: called with the sender and the frames of every packet received.
     """
     while True:
         now = time.monotonic()
@@ -135,11 +135,11 @@ async def drive(
 
 BOOT_BYTES = 16
 FAREWELLS = 3
-"""How often a device says that it has heard of the end: packets can be lost."""
+"""Number of farewells that a device sends once it knows of the end: packets can be lost."""
 
 
 class _ParticipantProcess:
-    """What the processes of devices and of the coordinator share."""
+    """The common part of the processes of devices and of the coordinator."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _ParticipantProcess:
         )  # fmt: skip
 
     def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
-        """Return what the results of all participants have."""
+        """Return the entries common to the results of all participants."""
         return {
             "run": self._folder.plan.run,
             "randomness": self._folder.plan.config.train.randomness,
@@ -170,7 +170,7 @@ class _ParticipantProcess:
         }
 
     def _end_result(self) -> dict[str, Any]:
-        """Add what passed on the wire to the result: from then on the run is over."""
+        """Add packets and bytes on the wire to the result: from then on the run is over."""
         path = self._folder.path / RESULT
         result: dict[str, Any] = {**read_json(path), WIRE: self._count.totals()}
         write_json(path, result, private=True, durable=True)
@@ -244,7 +244,7 @@ class DeviceProcess(_ParticipantProcess):
             return True
 
     async def _take_part(self) -> str | None:
-        """What the coordinator said of the end; None where a signal came before."""
+        """Return the end that the coordinator announced; None where a signal came before."""
         folder = self._folder
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
@@ -295,7 +295,7 @@ class DeviceProcess(_ParticipantProcess):
                 await drive(participant, link, lambda _now: bool(stop))
 
     def _is_over(self, participant: DeviceParticipant, stop: StopRequest) -> bool:
-        """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
+        """Return whether the process ends; a device that stays only sends its farewells."""
         if stop or participant.ended is None:
             return bool(stop)
         if participant.ended or not self._folder.plan.stay:
@@ -309,7 +309,7 @@ class DeviceProcess(_ParticipantProcess):
         return False
 
     def prediction(self) -> dict[str, Any]:
-        """What the device believes of itself, as its result has it."""
+        """Return the device's prediction of itself, from its result."""
         return prediction_in(self._folder)
 
     def _job(self, keys: DeviceKeys | None) -> TrainingJob:
@@ -346,7 +346,7 @@ class DeviceProcess(_ParticipantProcess):
 
 
 def _probabilities(result: Any) -> list[float] | None:
-    """Of each class, for the device itself; None where no classes are predicted."""
+    """Return the device's own class probabilities; None where no classes are predicted."""
     logits = getattr(result, "logits", None)
     if logits is None or not logits.size:
         return None
@@ -355,7 +355,7 @@ def _probabilities(result: Any) -> list[float] | None:
 
 
 def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
-    """What a device believes of itself: `device`, `label`, `probability`.
+    """Return a device's prediction of itself: `device`, `label`, `probability`.
 
     Raises:
         UsageError: the training is not over, or was not of classes.
@@ -372,10 +372,10 @@ def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
 
 
 SILENT_BEATS = 5
-"""After a failure, devices that were not heard for so many beats are gone."""
+"""Beats after which, in a failed run, silent devices count as gone."""
 HISTORY = "history.json"
 _SECONDS = "course/seconds"
-"""In a snapshot of the coordinator: how long the run took, also before a restart."""
+"""In a snapshot of the coordinator: seconds of the run so far, restarts included."""
 
 
 class CoordinatorProcess(_ParticipantProcess):
@@ -404,7 +404,7 @@ class CoordinatorProcess(_ParticipantProcess):
         self._store = CoordinatorFolder(folder.path)
         self._count = WireCount(folder.path)
         self._gone: set[int] = set()
-        self._heard = 0.0
+        self._last_received = 0.0
         self._began = time.monotonic()
         plan = folder.plan
         self._page: StatusPage | None = None
@@ -436,7 +436,7 @@ class CoordinatorProcess(_ParticipantProcess):
 
     @contextmanager
     def _served(self) -> Iterator[None]:
-        """Inside, the status page is there, if it is asked for."""
+        """Serve the status page inside, if a port was given."""
         if self._status_port is None:
             yield
             return
@@ -475,20 +475,20 @@ class CoordinatorProcess(_ParticipantProcess):
         return participant.ended
 
     def _is_over(self, participant: CoordinatorParticipant, stop: StopRequest, now: float) -> bool:
-        """Whether every device that is there has heard of the end; and tell people how it goes."""
+        """Publish the status, and return whether every present device knows of the end."""
         self._show(participant, now)
         if stop:
             return True
         if not participant.finished:
-            self._heard = now
+            self._last_received = now
             return False
         plan = self._folder.plan
         patience = SILENT_BEATS * plan.beat if participant.ended else plan.deadline
-        silent = now - self._heard > patience
+        silent = now - self._last_received > patience
         return silent or self._gone >= set(participant.present())
 
     def _show(self, participant: CoordinatorParticipant, now: float) -> None:
-        """Let people know, now and then."""
+        """Publish the status from time to time."""
         wire = self._count.totals()
         self._feed.update(participant, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
 
@@ -498,12 +498,12 @@ class CoordinatorProcess(_ParticipantProcess):
             self._page.publish(status)
 
     def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
-        """Notice who has heard of the end."""
+        """Note the devices that know of the end."""
         for frame in frames:
             if isinstance(frame, Alive) and frame.phase >= job.left:
                 self._gone.add(sender)
             elif isinstance(frame, Alive):
-                self._heard = time.monotonic()
+                self._last_received = time.monotonic()
 
     @property
     def _seconds(self) -> float:

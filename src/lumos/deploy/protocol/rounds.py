@@ -1,4 +1,4 @@
-"""Rounds of a program over envelopes: how a participant knows that a round is complete.
+"""Rounds of a program over envelopes, and the rules by which a round is complete.
 
 | topic | a device | the coordinator |
 |---|---|---|
@@ -8,19 +8,20 @@
 | anything else | a barrier (below) | closes the round |
 
 *With a barrier* a device sends an envelope to all its neighbours, and to whomever else it has a
-message for; once all have arrived, it tells the coordinator that it is done. When everyone is, the
-coordinator closes the round and says whether it was quiet. Whoever was restarted meanwhile has lost
-what had arrived: it goes on once it has all of it again (`Mailbox.welcome`).
+message for; once all have arrived, it reports to the coordinator that it is done. When everyone is,
+the coordinator closes the round and announces whether it was quiet. A participant that was
+restarted meanwhile has lost what had arrived: it goes on once it has all of it again
+(`Mailbox.welcome`).
 
-A device that is left out is awaited by nobody. What a participant was told in a round is recorded
-before anything follows from it, and after a restart it is told the same: told something else, a
-device would hide another vector under the same masks, or use the same scalar twice. An envelope
-that is not what its topic declares is dropped: its sender counts as silent in that round, and
-`refused` says so, without its content.
+A device that is left out is awaited by nobody. The envelopes that a participant received in a round
+are recorded before anything follows from them, and after a restart it receives the same. With
+others, a device would hide another vector under the same masks, or use the same scalar twice. An
+envelope that is not what its topic declares is dropped: its sender counts as silent in that round,
+and `refused` reports it, without its content.
 """
 
 from collections.abc import Callable, Collection
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,7 +42,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program, RunningProgram
 from lumos.exchange.messages import Batch, Inbox, Outbox, Topic
-from lumos.typing import Ints
+from lumos.typing import Arrays, Ints
 
 Result = TypeVar("Result")
 
@@ -54,8 +55,46 @@ Record = Callable[[RoundKey, dict[int, Data]], None]
 """Callback `(round, envelopes)`: makes a round survive a restart, before it returns."""
 
 
+class BegunAttempt(NamedTuple):
+    """The state of an attempt, in addition to the snapshot of its phase."""
+
+    attempt: int
+    absent: frozenset[int]
+    """Devices that are left out of it."""
+    ledgers: Arrays
+    """The participant's counts when it began."""
+
+
+class ParticipantStore(Protocol):
+    """The state of a participant that survives a restart."""
+
+    def load(self) -> Arrays | None:
+        """Return the last snapshot; None before the first."""
+        ...
+
+    def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, all or nothing, before it returns; forget rounds before it."""
+        ...
+
+    def rounds(self) -> RoundRecord:
+        """Return the rounds since the last snapshot."""
+        ...
+
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        """Record a round, before anything follows from it."""
+        ...
+
+    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Record that another attempt at a phase begins, before anything of it is sent."""
+        ...
+
+    def begun(self, phase: int) -> BegunAttempt | None:
+        """Return the last attempt at a phase; None for the first."""
+        ...
+
+
 class Presence(Protocol):
-    """Who takes part."""
+    """The set of participants."""
 
     @property
     def out(self) -> Collection[int]:
@@ -101,7 +140,7 @@ class _Rounds(Generic[Result]):
         self.running = RunningProgram(program, endpoint)
 
     def advance(self, now: float) -> bool:
-        """Go on as far as what has arrived allows; whether the program has finished."""
+        """Go on as far as what has arrived allows; return whether the program has finished."""
         while not self.running.finished:
             inbox = self._round(now)
             if inbox is None:
@@ -131,7 +170,7 @@ class _Rounds(Generic[Result]):
         raise NotImplementedError
 
     def _over(self, key: RoundKey, envelopes: dict[int, Data]) -> dict[int, Data]:
-        """The envelopes of a round that is over: those of the first time, if it is replayed."""
+        """Return the envelopes of a round that is over: the recorded ones, if it is replayed."""
         if key not in self._recorded:
             if self._record is None:
                 return envelopes
@@ -140,30 +179,30 @@ class _Rounds(Generic[Result]):
         return self._recorded[key]
 
     def _closed_with(self, topic: Topic, key: RoundKey, *, quiet: bool) -> dict[int, Data]:
-        """The envelopes of a round with a barrier; whether it was quiet is in the coordinator's."""
+        """Return the envelopes of a round with a barrier; the coordinator's has `quiet`."""
         arrived = self._arrived(self._mailbox.senders(key), key)
-        said = arrived.get(COORDINATOR, Data(key, topic.name, 0, b""))
-        return self._over(key, {**arrived, COORDINATOR: msgspec.structs.replace(said, quiet=quiet)})
+        sent = arrived.get(COORDINATOR, Data(key, topic.name, 0, b""))
+        return self._over(key, {**arrived, COORDINATOR: msgspec.structs.replace(sent, quiet=quiet)})
 
     def _after_barrier(self, outbox: Outbox, envelopes: dict[int, Data], key: RoundKey) -> Inbox:
         return Inbox(self._read(outbox, envelopes, key), quiet=envelopes[COORDINATOR].quiet)
 
     def _take(self) -> tuple[Outbox, bool]:
-        """What is sent in the present round, and whether it is sent for the first time."""
+        """Return the outbox of the present round, and whether it is sent for the first time."""
         first = self._sent is None
         if self._sent is None:
             self._sent = self.running.take()
         return self._sent, first
 
     def _post(self, outbox: Outbox, receivers: Collection[int], now: float, quiet: bool) -> None:
-        """An envelope to each of these, with what there is for it."""
+        """Post an envelope to each receiver, with the messages for it."""
         batch, key = outbox.batch, self.key
         for receiver in receivers:
             rows = np.flatnonzero(batch.receiver == receiver)
             self._mailbox.post(receiver, data_of(key, outbox.topic, batch, rows, quiet=quiet), now)
 
     def _arrived(self, senders: Collection[int], key: RoundKey) -> dict[int, Data]:
-        """The envelopes from these that are there."""
+        """Return the envelopes from these that have arrived."""
         return {
             sender: data
             for sender in senders
@@ -171,7 +210,7 @@ class _Rounds(Generic[Result]):
         }
 
     def _read(self, outbox: Outbox, envelopes: dict[int, Data], key: RoundKey) -> Batch:
-        """The messages in these, in the order of their senders; what is wrong is dropped."""
+        """Return the messages in the order of their senders; drop invalid envelopes."""
         topic, batches = outbox.topic, []
         for sender, data in sorted(envelopes.items()):
             try:
@@ -213,7 +252,7 @@ class DeviceRounds(_Rounds[Result]):
         super().__init__(me, mailbox, presence, endpoint, program, phase, refused, record, recorded)
 
     def close(self, closed: Closed) -> None:
-        """The coordinator has closed a round."""
+        """Note that the coordinator has closed a round."""
         self._closed.setdefault(closed.key, closed.quiet)
 
     def _round(self, now: float) -> Inbox | None:
@@ -237,7 +276,7 @@ class DeviceRounds(_Rounds[Result]):
         return Inbox(batch_of(data, topic, COORDINATOR, self._me), quiet=data.quiet)
 
     def _among(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
-        """A round with those that `awaits` names."""
+        """Run a round with the devices in `awaits`."""
         others = set(np.asarray(outbox.awaits).tolist()) - {self._me}
         if first:
             self._post(outbox, others, now, quiet=False)
@@ -260,11 +299,11 @@ class DeviceRounds(_Rounds[Result]):
             self.say_done()
         if key not in self._closed or not self._mailbox.welcome():
             return None
-        told = self._closed_with(outbox.topic, key, quiet=self._closed.pop(key))
-        return self._after_barrier(outbox, told, key)
+        received = self._closed_with(outbox.topic, key, quiet=self._closed.pop(key))
+        return self._after_barrier(outbox, received, key)
 
     def say_done(self) -> None:
-        """Tell the coordinator, again if it was not heard, that all has arrived."""
+        """Send the coordinator, repeatedly if needed, that all has arrived."""
         if self._done and self._sent is not None:
             silent = not self._sent.batch.messages
             self._mailbox.tell(COORDINATOR, Done(self.key, silent))
@@ -292,25 +331,25 @@ class CoordinatorRounds(_Rounds[Result]):
     ) -> None:
         self._total = total
         self._barriers: dict[RoundKey, dict[int, bool]] = {}
-        """Who is done with rounds that are not over, and whether it sent nothing."""
+        """By open round: the devices that are done, and whether each sent nothing."""
         super().__init__(
             COORDINATOR, mailbox, presence, endpoint, program, phase, refused, record, recorded
         )
 
     def present(self) -> list[int]:
-        """Devices that take part."""
+        """Return the devices that take part."""
         return [device for device in range(self._total) if device not in self._presence.out]
 
     def missing(self) -> set[int]:
-        """Devices that the present round waits for."""
+        """Return the devices that the present round waits for."""
         if self.running.finished or self._topic.coordinator != "receives":
             return set()
         key = self.key
         return {device for device in self.present() if self._mailbox.envelope(device, key) is None}
 
     def done(self, device: int, done: Done) -> None:
-        """A device has said that a round is complete as far as it is concerned."""
-        if done.key in self._recorded:  # it did not hear that the round is over
+        """Note that a round is complete as far as a device is concerned."""
+        if done.key in self._recorded:  # it has not received that the round is over
             quiet = self._recorded[done.key][COORDINATOR].quiet
             self._mailbox.tell(device, Closed(done.key, quiet))
             return
@@ -328,7 +367,7 @@ class CoordinatorRounds(_Rounds[Result]):
         return all(device in silent for device in self.present())
 
     def _say_closed(self, key: RoundKey) -> None:
-        """A round is over: its record says so from now on, and devices are told."""
+        """Announce to devices that a round is over; its record has it from now on."""
         self._barriers.pop(key, None)
         quiet = self._recorded[key][COORDINATOR].quiet
         for device in self.present():
@@ -361,7 +400,7 @@ class CoordinatorRounds(_Rounds[Result]):
         return Inbox(joined, quiet=not batches)
 
     def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
-        """A round of devices and coordinator."""
+        """Run a round of devices and coordinator."""
         key, receivers = self.key, set(outbox.batch.receiver.tolist())
         if first:
             self._post(outbox, receivers, now, quiet=False)
@@ -373,6 +412,6 @@ class CoordinatorRounds(_Rounds[Result]):
         silent[COORDINATOR] = not outbox.batch.messages
         if not self._all_done(silent) or not self._mailbox.welcome():
             return None
-        told = self._closed_with(outbox.topic, key, quiet=all(silent.values()))
+        received = self._closed_with(outbox.topic, key, quiet=all(silent.values()))
         self._say_closed(key)
-        return self._after_barrier(outbox, told, key)
+        return self._after_barrier(outbox, received, key)
