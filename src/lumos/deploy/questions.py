@@ -369,14 +369,14 @@ class PairQuestions:
         willing = willing and not self._pairs.agreed(peer)
         endpoint, program = self._job.question(peer, asks=asks, willing=willing)
         rounds = DeviceRounds(
-            self._device,
-            self._mailbox,
-            self._presence,
-            endpoint,
-            _between(program, peer),
-            (QUESTIONS, number),
-            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
-            np.empty(0, np.int64),
+            me=self._device,
+            mailbox=self._mailbox,
+            presence=self._presence,
+            endpoint=endpoint,
+            program=_between(program, peer),
+            phase=(QUESTIONS, number),
+            refused=lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            neighbours=np.empty(0, np.int64),
         )
         self._open[peer, number] = _Question(rounds, now, asks)
 

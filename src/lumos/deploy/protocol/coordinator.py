@@ -158,15 +158,15 @@ class CoordinatorParticipant:
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
         return CoordinatorRounds(
-            self._mailbox,
-            self,
-            job.endpoint_of(self.phase),
-            changed(job.program(self.phase, self.attempt), self._count_sum),
-            (self.phase, self.attempt),
-            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
-            job.total,
-            self._store.add_round,
-            self._recorded,
+            mailbox=self._mailbox,
+            presence=self,
+            endpoint=job.endpoint_of(self.phase),
+            program=changed(job.program(self.phase, self.attempt), self._count_sum),
+            phase=(self.phase, self.attempt),
+            refused=lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            total=job.total,
+            record=self._store.add_round,
+            recorded=self._recorded,
         )
 
     def _count_sum(self, outbox: Outbox) -> Outbox:

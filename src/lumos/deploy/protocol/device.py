@@ -214,16 +214,16 @@ class DeviceParticipant:
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
         return DeviceRounds(
-            self.device,
-            self._mailbox,
-            self,
-            job.endpoint_of(self.phase),
-            job.program(self.phase, self.attempt),
-            (self.phase, self.attempt),
-            lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
-            job.shard.neighbours,
-            self._store.add_round,
-            self._recorded,
+            me=self.device,
+            mailbox=self._mailbox,
+            presence=self,
+            endpoint=job.endpoint_of(self.phase),
+            program=job.program(self.phase, self.attempt),
+            phase=(self.phase, self.attempt),
+            refused=lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
+            neighbours=job.shard.neighbours,
+            record=self._store.add_round,
+            recorded=self._recorded,
         )
 
     def _follow(self, state: RunState) -> None:
