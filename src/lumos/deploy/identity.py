@@ -149,7 +149,7 @@ def read_tls_key(path: Path) -> Ed25519PrivateKey:
     Raises:
         InputError: there is no such file, others may read it, or it is damaged.
     """
-    content = read_private(path)
+    content = read_small(path, private=True)
     try:
         key = load_pem_private_key(content, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -157,15 +157,6 @@ def read_tls_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path}: is not an Ed25519 private key in PEM form, without password")
     return key
-
-
-def read_private(path: Path) -> bytes:
-    """Read a small file that only its owner may read.
-
-    Raises:
-        InputError: there is no such file, or others may read it.
-    """
-    return read_small(path, private=True)
 
 
 def read_small(path: Path, *, private: bool = False) -> bytes:
@@ -237,7 +228,7 @@ def new_tls_key() -> Ed25519PrivateKey:
 
 def authority_certificate(key: Ed25519PrivateKey, validity: Validity) -> x509.Certificate:
     """Sign the certificate of a new federation authority with its own key."""
-    name = _name(f"authority {entropy.draw(8).hex()}")
+    name = certificate_name(f"authority {entropy.draw(8).hex()}")
     builder = _builder(name, name, key.public_key(), validity)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
@@ -297,11 +288,6 @@ def participant_uris(keys: ParticipantKeys) -> list[x509.GeneralName]:
     ]
 
 
-def participant_name_of(participant: int) -> x509.Name:
-    """Return the subject of a participant's certificate, for people; the broker reads the URI."""
-    return _name(folder_name(participant))
-
-
 def _leaf(
     common_name: str,
     names: list[x509.GeneralName],
@@ -314,7 +300,7 @@ def _leaf(
     end = authority.not_valid_after_utc
     if validity.end > end:
         raise UsageError(f"the authority itself ends on {end:%Y-%m-%d}; choose a shorter `valid`")
-    builder = _builder(_name(common_name), authority.subject, public, validity)
+    builder = _builder(certificate_name(common_name), authority.subject, public, validity)
     for extension, critical in (
         (x509.SubjectAlternativeName(names), False),
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -335,7 +321,8 @@ def _builder(
     )
 
 
-def _name(common_name: str) -> x509.Name:
+def certificate_name(common_name: str) -> x509.Name:
+    """Return the subject of a certificate, for people; the broker reads the URI."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANISATION),
@@ -421,13 +408,26 @@ def check_authority_certificate(certificate: x509.Certificate) -> Ed25519PublicK
     try:
         certificate.verify_directly_issued_by(certificate)
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        key = certificate.public_key()
+        if not constraints.ca or not isinstance(key, Ed25519PublicKey):
+            raise TypeError("no authority, or another kind of key")
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         raise InputError("is not the certificate of a federation authority") from None
-    key = certificate.public_key()
-    if not constraints.ca or not isinstance(key, Ed25519PublicKey):
-        raise InputError("is not the certificate of a federation authority")
     refuse_outdated(certificate, "the authority")
     return key
+
+
+def read_authority(folder: Path) -> tuple[x509.Certificate, Ed25519PublicKey]:
+    """Read and check the authority's certificate in a folder; return it with its key.
+
+    Raises:
+        InputError: the file is missing or damaged, no authority's, or not valid now.
+    """
+    certificate = read_certificate(folder / AUTHORITY)
+    try:
+        return certificate, check_authority_certificate(certificate)
+    except LumosError as error:
+        raise InputError(f"{folder / AUTHORITY}: {error}") from None
 
 
 def refuse_outdated(certificate: x509.Certificate, whose: str) -> None:
@@ -552,9 +552,8 @@ class Directory:
             raise InputError("is of another version of Lumos") from None
         participants = {listed.participant: listed for listed in read.participants}
         for what in ("participant", "seal", "certificate", "tls_key"):
-            if len({getattr(listed, what) for listed in read.participants}) < len(
-                read.participants
-            ):
+            distinct = {getattr(listed, what) for listed in read.participants}
+            if len(distinct) < len(read.participants):
                 raise InputError(f"lists two participants with the same {what}; issue them again")
         return cls(participants, read.serial)
 
@@ -629,22 +628,19 @@ class Identity(InMemoryOnly):
             InputError: a file is missing or damaged, others may read a private key, the certificate
                 is not valid now, of another authority, another participant or other keys.
         """
-        authority = read_certificate(folder / AUTHORITY)
+        authority, _ = read_authority(folder)
         certificate = read_certificate(folder / CERTIFICATE)
-        at = AUTHORITY
         try:
-            check_authority_certificate(authority)
-            at = CERTIFICATE
             keys = check_participant_certificate(certificate, authority)
         except LumosError as error:
-            raise InputError(f"{folder / at}: {error}") from None
+            raise InputError(f"{folder / CERTIFICATE}: {error}") from None
         if participant is not None and participant != keys.participant:
             raise InputError(
                 f"{folder}: is of {described(keys.participant)}, not of {described(participant)}"
             )
         if read_tls_key(folder / KEY).public_key() != certificate.public_key():
             raise InputError(f"{folder / KEY}: is not the key of {CERTIFICATE}; issue both")
-        seal = read_private(folder / SEAL_KEY)
+        seal = read_small(folder / SEAL_KEY, private=True)
         if len(seal) != SEAL_BYTES:
             raise InputError(f"{folder / SEAL_KEY}: has not {SEAL_BYTES} bytes; issue a new one")
         if bytes(PrivateKey(seal).public_key) != keys.seal:

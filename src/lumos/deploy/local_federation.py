@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from types import FrameType, TracebackType
-from typing import IO, Any
+from types import FrameType
+from typing import Any
 
-from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
+from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
-from lumos.deploy.nats import Faults
+from lumos.deploy.nats import LinkFaults
 from lumos.deploy.pki import LOOPBACK, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import DeviceProcess
@@ -51,15 +51,6 @@ from lumos.training.given_split import GivenSplit
 from lumos.training.write_parts import write_parts
 
 _PR_SET_PDEATHSIG = 1
-# The child asks for its end with its parent, and then becomes the command.
-_GUARDED = """
-import os, sys
-if sys.platform == "linux":
-    import ctypes, signal
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def end_with(parent: int) -> None:
@@ -68,20 +59,6 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def start_command(
-    command: Sequence[str], *, output: IO[bytes], errors: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    """Start a command that ends with this process; Ctrl-C in a terminal does not reach it."""
-    guarded = [sys.executable, "-I", "-S", "-c", _GUARDED, str(os.getpid())]
-    return subprocess.Popen(
-        [*guarded, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-        start_new_session=True,
-    )
 
 
 def fork(work: Callable[[], int]) -> int:
@@ -111,13 +88,10 @@ def fork(work: Callable[[], int]) -> int:
 def children_of(process: int) -> list[int]:
     """Return the ids of a process's children; empty where the system does not list them."""
     try:
-        return [int(word) for word in _children(process).read_text().split()]
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text()
     except OSError:
         return []
-
-
-def _children(process: int) -> Path:
-    return Path(f"/proc/{process}/task/{process}/children")
+    return [int(number) for number in listed.split()]
 
 
 def private_megabytes(process: int) -> float | None:
@@ -236,7 +210,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run_device(path: Path, broker: str | None = None, faults: Faults | None = None) -> bool:
+def run_device(path: Path, broker: str | None = None, faults: LinkFaults | None = None) -> bool:
     """Run the device of a folder until the run has ended; see `DeviceProcess.run`."""
     folder = ParticipantFolder.open(path, coordinator=False)
     name = described(folder.participant)
@@ -260,13 +234,9 @@ def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
-    children = [fork(partial(_device_status, path, broker)) for path in paths]
+    children = [fork(partial(as_status, partial(run_device, path, broker), path)) for path in paths]
     with _passed_on(children):
         return max(_waited(child) for child in children)
-
-
-def _device_status(path: Path, broker: str | None) -> int:
-    return as_status(lambda: run_device(path, broker), path)
 
 
 def as_status(work: Callable[[], object], path: Path) -> int:
@@ -365,12 +335,7 @@ class LocalFederation:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def is_running(self) -> bool:
@@ -443,7 +408,7 @@ class LocalFederation:
     def _start(self, log: str, *arguments: str) -> None:
         with (self._layout.path / log).open("wb") as file:
             command = [sys.executable, "-m", "lumos", *arguments]
-            self._processes[log] = start_command(command, output=file, errors=file)
+            self._processes[log] = start_command(command, file)
 
     def _weigh(self) -> None:
         """Measure the memory of devices from time to time; keep the largest mean."""

@@ -15,14 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from nacl.exceptions import CryptoError
 from nacl.public import Box
-from nats.aio.msg import Msg
-from nats.errors import Error
 
 from lumos.crypto import entropy
 from lumos.deploy.identity import (
@@ -38,6 +35,14 @@ from lumos.deploy.protocol.frames import LARGEST, PADDING, Frame, Route, decode,
 from lumos.errors import LumosError, UsageError
 from lumos.storage import one_line
 from lumos.typing import Ints
+
+try:
+    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
+    from nats.aio.msg import Msg
+    from nats.aio.transport import TcpTransport
+    from nats.errors import ConnectionClosedError, Error
+except ImportError:
+    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
 
 PAUSE = 10.0
 """Seconds between two lines about one sender."""
@@ -168,15 +173,7 @@ class LinkFaults:
         ]
 
 
-try:
-    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
-    from nats.aio.transport import TcpTransport
-    from nats.errors import ConnectionClosedError, Error
-except ImportError:
-    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
-
-
-# nats-py does not tell asyncio that a stream is under TLS; every end of one would log a warning.
+# nats-py does not inform asyncio that a stream is under TLS; every end of one would log a warning.
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
 
 CLOSE_SECONDS = 5.0
@@ -298,14 +295,6 @@ logging.getLogger("nats").addHandler(logging.NullHandler())
 logging.getLogger("nats").propagate = False
 
 
-class Faults(Protocol):
-    """Faults of packets on their way, in a test."""
-
-    def delays(self, sender: int, receiver: int, now: float) -> list[float]:
-        """Return the delay in seconds of each copy of a packet; empty where it is lost."""
-        ...
-
-
 class NatsLink:
     """The link of one participant, inside an asynchronous `with`.
 
@@ -327,7 +316,7 @@ class NatsLink:
         address: str,
         log: Callable[[str], None],
         count: WireCount | None = None,
-        faults: Faults | None = None,
+        faults: LinkFaults | None = None,
     ) -> None:
         self._identity, self._directory = identity, directory
         self._run, self._address, self._log = run, address, log
@@ -350,12 +339,7 @@ class NatsLink:
         self._keeping = asyncio.create_task(self._keep_connected())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._leaving = True
         if self._keeping is not None:
             self._keeping.cancel()

@@ -43,15 +43,14 @@ from lumos.deploy.identity import (
     Validity,
     authority_certificate,
     broker_certificate,
-    check_authority_certificate,
+    certificate_name,
     described,
     folder_name,
     new_tls_key,
     participant_certificate,
     participant_name,
-    participant_name_of,
     participant_uris,
-    read_certificate,
+    read_authority,
     read_participant_uris,
     read_small,
     read_tls_key,
@@ -93,7 +92,9 @@ class NewKeys(InMemoryOnly):
 
     def request(self) -> bytes:
         """Return a request for a certificate of these keys, with proof that they are ours."""
-        builder = x509.CertificateSigningRequestBuilder(participant_name_of(self.participant))
+        builder = x509.CertificateSigningRequestBuilder(
+            certificate_name(folder_name(self.participant))
+        )
         names = x509.SubjectAlternativeName(participant_uris(self.public))
         signed = builder.add_extension(names, critical=False).sign(self.tls, None)
         proof = self._signing.sign(_PURPOSE + signed.public_bytes(Encoding.DER)).signature
@@ -230,12 +231,8 @@ class FederationAuthority(InMemoryOnly):
         """
         if not (folder / AUTHORITY).is_file():
             raise UsageError(f"{folder}: has no authority; make one with: lumos pki init {folder}")
-        certificate = read_certificate(folder / AUTHORITY)
+        certificate, public = read_authority(folder)
         key = read_tls_key(folder / AUTHORITY_KEY)
-        try:
-            public = check_authority_certificate(certificate)
-        except LumosError as error:
-            raise InputError(f"{folder / AUTHORITY}: {error}") from None
         if public != key.public_key():
             raise InputError(f"{folder / AUTHORITY_KEY}: is not the key of {AUTHORITY}")
         return cls(folder, certificate, key)

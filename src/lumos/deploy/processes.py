@@ -10,12 +10,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from lumos.crypto import entropy
-from lumos.deploy.nats import WIRE_COUNT, Faults, NatsLink, WireCount
+from lumos.deploy.nats import WIRE_COUNT, LinkFaults, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, ParticipantFolder
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
@@ -55,26 +55,6 @@ MAX_SLEEP = 1.0
 """Longest sleep of the loop in seconds, also where nothing is due."""
 
 
-class DrivenParticipant(Protocol):
-    """A device or the coordinator; see `lumos.deploy.protocol`."""
-
-    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived."""
-        ...
-
-    def advance(self, now: float) -> None:
-        """Go on as far as that allows."""
-        ...
-
-    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """Return the frames to send now, by receiver."""
-        ...
-
-    def next_due(self) -> float:
-        """Return the time of the next action, if nothing arrives."""
-        ...
-
-
 class StopRequest:
     """The signal that asked the process to end; false while there is none."""
 
@@ -104,7 +84,7 @@ def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
 
 
 async def drive(
-    participant: DrivenParticipant,
+    participant: DeviceParticipant | AnsweringParticipant | CoordinatorParticipant,
     link: NatsLink,
     over: Callable[[float], bool],
     observe: Callable[[int, list[Frame]], None] | None = None,
@@ -146,7 +126,7 @@ class _ParticipantProcess:
         folder: ParticipantFolder,
         log: Callable[[str], None],
         broker: str | None,
-        faults: Faults | None,
+        faults: LinkFaults | None,
     ) -> None:
         self._folder, self._log = folder, log
         self._broker, self._faults = broker or folder.plan.broker, faults
@@ -207,7 +187,7 @@ class DeviceProcess(_ParticipantProcess):
         log: Callable[[str], None],
         *,
         broker: str | None = None,
-        faults: Faults | None = None,
+        faults: LinkFaults | None = None,
     ) -> None:
         super().__init__(folder, log, broker, faults)
         self._store = DeviceFolder(folder.path)
@@ -395,7 +375,7 @@ class CoordinatorProcess(_ParticipantProcess):
         log: Callable[[str], None],
         *,
         broker: str | None = None,
-        faults: Faults | None = None,
+        faults: LinkFaults | None = None,
         status: int | None = None,
     ) -> None:
         super().__init__(folder, log, broker, faults)

@@ -53,7 +53,7 @@ import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
-from lumos.deploy.identity import read_private
+from lumos.deploy.identity import read_small
 from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
 from lumos.deploy.protocol.rounds import BegunAttempt, RoundRecord
 from lumos.device.randomness import DeviceKeys
@@ -459,7 +459,7 @@ class DeviceFolder(ParticipantState):
             write_bytes(
                 path, run + secret + _secret_check(run + secret), private=True, durable=True
             )
-        content = read_private(path)
+        content = read_small(path, private=True)
         whole, check = content[: RUN_TAG + KEY_BYTES], content[RUN_TAG + KEY_BYTES :]
         if check != _secret_check(whole):
             raise InputError(f"{path}: is damaged; {self.remedy}")
