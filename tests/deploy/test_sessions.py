@@ -22,7 +22,7 @@ def trees(federation: Federation, *without: int) -> np.ndarray:
     """[slots of all devices] who carries which edge."""
     return np.concatenate(
         [
-            federation.device(device).job.kept
+            federation.device(device).job.assigned
             for device in range(federation.total)
             if device not in without
         ]

@@ -8,8 +8,9 @@ with the budget that it had left (`lumos.deploy.questions`).
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -119,14 +120,22 @@ FAREWELLS = 3
 
 
 class _ParticipantProcess:
-    """The common part of the processes of devices and of the coordinator."""
+    """The common part of the processes of devices and of the coordinator.
+
+    Args:
+        folder: of the participant.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+    """
 
     def __init__(
         self,
         folder: ParticipantFolder,
         log: Callable[[str], None],
-        broker: str | None,
-        faults: LinkFaults | None,
+        *,
+        broker: str | None = None,
+        faults: LinkFaults | None = None,
     ) -> None:
         self._folder, self._log = folder, log
         self._broker, self._faults = broker or folder.plan.broker, faults
@@ -172,27 +181,18 @@ def _refuse_interrupted(stop: StopRequest) -> None:
 
 
 class DeviceProcess(_ParticipantProcess):
-    """One device, with what is on its disk.
+    """One device, with its state on disk."""
 
-    Args:
-        folder: of the device.
-        log: called with a line, without anything private.
-        broker: address in place of the plan's.
-        faults: of a test.
-    """
+    _farewells = 0
 
-    def __init__(
-        self,
-        folder: ParticipantFolder,
-        log: Callable[[str], None],
-        *,
-        broker: str | None = None,
-        faults: LinkFaults | None = None,
-    ) -> None:
-        super().__init__(folder, log, broker, faults)
-        self._store = DeviceFolder(folder.path)
-        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.participant)
-        self._farewells = 0
+    @cached_property
+    def _store(self) -> DeviceFolder:
+        return DeviceFolder(self._folder.path)
+
+    @cached_property
+    def _answering(self) -> AnsweringFiles:
+        folder = self._folder
+        return AnsweringFiles(folder.path, folder.plan.run, folder.participant)
 
     def run(self) -> bool:
         """Take part until the run has ended; False where a signal ended this process before.
@@ -240,18 +240,16 @@ class DeviceProcess(_ParticipantProcess):
             self._log,
             self._answering.pairs if folder.plan.stay else None,
         )
-        link = self._link()
-        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, participant, self.prediction, link.wake):
-                await drive(participant, link, lambda _now: self._is_over(participant, stop))
-                if participant.ended is None:
-                    _refuse_interrupted(stop)
-                    return None
-                for _ in range(FAREWELLS):
-                    participant.say_farewell()
-                    for receiver, frames in participant.due(time.monotonic()):
-                        await link.send(receiver, frames)
-                    await asyncio.sleep(0.01)
+        async with self._connected(participant) as (link, stop):
+            await drive(participant, link, lambda _now: self._is_over(participant, stop))
+            if participant.ended is None:
+                _refuse_interrupted(stop)
+                return None
+            for _ in range(FAREWELLS):
+                participant.say_farewell()
+                for receiver, frames in participant.due(time.monotonic()):
+                    await link.send(receiver, frames)
+                await asyncio.sleep(0.01)
         return participant.ended
 
     async def _answer_again(self) -> None:
@@ -268,11 +266,20 @@ class DeviceProcess(_ParticipantProcess):
             folder.plan.deadline,
             self._log,
         )
-        link = self._link()
-        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, participant, self.prediction, link.wake):
-                self._log("the training is over; the device is back, and answers its owner")
-                await drive(participant, link, lambda _now: bool(stop))
+        async with self._connected(participant) as (link, stop):
+            self._log("the training is over; the device is back, and answers its owner")
+            await drive(participant, link, lambda _now: bool(stop))
+
+    @asynccontextmanager
+    async def _connected(
+        self, participant: DeviceParticipant | AnsweringParticipant
+    ) -> AsyncIterator[tuple[NatsLink, StopRequest]]:
+        """Open the link and answer the owner inside, until a signal asks for an end."""
+        folder, link, neighbours = self._folder, self._link(), participant.job.shard.neighbours
+        with threads_for(1, len(neighbours)), stopped_by_signals(link.wake) as stop:
+            prediction = partial(prediction_in, folder)
+            async with link, answering(folder.path, participant, prediction, link.wake):
+                yield link, stop
 
     def _is_over(self, participant: DeviceParticipant, stop: StopRequest) -> bool:
         """Return whether the process ends; a device that stays only sends its farewells."""
@@ -287,10 +294,6 @@ class DeviceProcess(_ParticipantProcess):
             self._farewells += 1
             participant.say_farewell()
         return False
-
-    def prediction(self) -> dict[str, Any]:
-        """Return the device's prediction of itself, from its result."""
-        return prediction_in(self._folder)
 
     def _job(self, keys: DeviceKeys | None) -> TrainingJob:
         """The device's job; without its secret, of a device that only answers."""
@@ -359,13 +362,10 @@ _SECONDS = "course/seconds"
 
 
 class CoordinatorProcess(_ParticipantProcess):
-    """The coordinator, with what is on its disk.
+    """The coordinator, with its state on disk.
 
     Args:
-        folder: of the coordinator.
-        log: called with a line, without anything private.
-        broker: address in place of the plan's.
-        faults: of a test.
+        others: those of `_ParticipantProcess`.
         status: port of the status page, on loopback; 0 for a free one, None for no page.
     """
 
@@ -378,7 +378,7 @@ class CoordinatorProcess(_ParticipantProcess):
         faults: LinkFaults | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(folder, log, broker, faults)
+        super().__init__(folder, log, broker=broker, faults=faults)
         self._status_port = status
         self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
         self._store = CoordinatorFolder(folder.path)

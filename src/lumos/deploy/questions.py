@@ -37,7 +37,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +51,7 @@ from lumos.crypto import entropy
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.protocol.job import ANSWERS_WITH, TrainingJob
 from lumos.deploy.protocol.mailbox import FORGOTTEN, Mailbox
-from lumos.deploy.protocol.rounds import DeviceRounds, Presence
+from lumos.deploy.protocol.rounds import DeviceRounds
 from lumos.deploy.state import RecordLog, read_snapshot, write_snapshot
 from lumos.errors import InputError, LumosError, UsageError
 from lumos.exchange.endpoint import Program, changed
@@ -237,6 +237,7 @@ class PairQuestions:
 
     Args:
         job: the device's, whose phases are over.
+        out: devices that are left out for good; the device adds to this very set.
         deadline: seconds after which a question is given up.
         pairs: the pairs that the device has answered.
         others: as in `DeviceParticipant`.
@@ -247,13 +248,13 @@ class PairQuestions:
         device: int,
         job: TrainingJob,
         mailbox: Mailbox,
-        presence: Presence,
+        out: Set[int],
         deadline: float,
         log: Callable[[str], None],
         pairs: AnsweredPairs,
     ) -> None:
         self._device, self._job, self._mailbox = device, job, mailbox
-        self._presence, self._deadline, self._log = presence, deadline, log
+        self._out, self._deadline, self._log = out, deadline, log
         self._pairs = pairs
         self._open: dict[tuple[int, int], _Question] = {}
         self._over: set[tuple[int, int]] = set()
@@ -285,7 +286,7 @@ class PairQuestions:
             learnt = self._pairs.answer(peer)
             if learnt is not None:
                 self.answers[number] = learnt
-            elif peer in self._presence.out:
+            elif peer in self._out:
                 self.answers[number] = f"device {peer} is left out of the run"
             else:
                 self._begin(peer, number, asks=True, now=now)
@@ -371,7 +372,7 @@ class PairQuestions:
         rounds = DeviceRounds(
             me=self._device,
             mailbox=self._mailbox,
-            presence=self._presence,
+            out=self._out,
             endpoint=endpoint,
             program=_between(program, peer),
             phase=(QUESTIONS, number),

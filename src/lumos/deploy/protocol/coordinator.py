@@ -159,7 +159,7 @@ class CoordinatorParticipant:
         job = self.job
         return CoordinatorRounds(
             mailbox=self._mailbox,
-            presence=self,
+            out=self.out,
             endpoint=job.endpoint_of(self.phase),
             program=changed(job.program(self.phase, self.attempt), self._count_sum),
             phase=(self.phase, self.attempt),

@@ -97,7 +97,7 @@ class DeviceParticipant:
         """The snapshot of the next phase, while the device waits for the others."""
         self._recorded = store.rounds()
         pairs = pairs or AnsweredPairs()
-        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
+        self.questions = PairQuestions(device, job, self._mailbox, self.out, deadline, log, pairs)
         for absent in self.out:
             self._mailbox.leave_out(absent)
         # Whoever has sent something sends it again: also one that is no neighbour.
@@ -216,7 +216,7 @@ class DeviceParticipant:
         return DeviceRounds(
             me=self.device,
             mailbox=self._mailbox,
-            presence=self,
+            out=self.out,
             endpoint=job.endpoint_of(self.phase),
             program=job.program(self.phase, self.attempt),
             phase=(self.phase, self.attempt),
@@ -307,7 +307,7 @@ class AnsweringParticipant:
         self.device, self.job, self.phase = device, job, job.last + 1
         self.out: set[int] = set(job.absent)
         self._mailbox = Mailbox(boot, self.phase)
-        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
+        self.questions = PairQuestions(device, job, self._mailbox, self.out, deadline, log, pairs)
         for absent in self.out:
             self._mailbox.leave_out(absent)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
-from lumos.crypto.groups import choose_group
+from lumos.crypto.groups import Group, choose_group
 from lumos.device.randomness import (
     DeviceKeys,
     PrivateRandomness,
@@ -250,6 +250,7 @@ class TrainingJob:
         self._manifest, self._config, self._keys = manifest, config, keys
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
+        self._seeded = config.train.randomness == "seeded"
         self._follows = part is None
         self._whole_part = part if part is not None else empty_part(manifest)
         self.total = manifest.graph.devices
@@ -258,7 +259,8 @@ class TrainingJob:
         """Number of the last phase; a profile that needs the door `open` has its trees only."""
         self._absent: frozenset[int] = frozenset()
         self.ledgers = ParticipantLedgers()
-        self._keep: Flags = np.zeros(self._whole_part.slots, np.bool_)
+        self.assigned: Flags = np.zeros(self._whole_part.slots, np.bool_)
+        """[slots] edges that are assigned to the device, once the trees are built."""
         self._received = ReceivedReleases()
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
@@ -344,11 +346,6 @@ class TrainingJob:
         return self._own(self.trainer.epochs(epoch, epoch + 1, self._on_epoch))
 
     @property
-    def kept(self) -> Flags:
-        """[slots] edges that are assigned to the device, once the trees are built."""
-        return self._keep
-
-    @property
     def trainer(self) -> RestartableTrainer:
         """The trainer, once it is there."""
         if self._trainer is None:
@@ -368,7 +365,7 @@ class TrainingJob:
         """Return the state from which the participant begins `phase` after a restart."""
         arrays: Arrays = {
             "phase": np.array(phase),
-            "keep": self._keep,
+            "keep": self.assigned,
             "absent": np.array(sorted(self._absent), np.int64),
         }
         if phase > SETUP:
@@ -402,7 +399,7 @@ class TrainingJob:
         if arrays is None:
             return
         phase = int(arrays["phase"])
-        self._keep = arrays["keep"]
+        self.assigned = arrays["keep"]
         self._received = ReceivedReleases.of(arrays, self._me, self._absent)
         if phase > SETUP:
             self._trainer = self._make_trainer()
@@ -443,10 +440,7 @@ class TrainingJob:
         Raises:
             UsageError: the run did not train on links.
         """
-        result = self.check_questions()
-        simulated = self._config.train.randomness == "seeded"
-        group = choose_group(self._config.trees.group, simulated=simulated)
-        shard = self._lone_shard()
+        result, group, shard = self.check_questions(), self._group(), self._lone_shard()
         endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
         return endpoint, result.question(shard, endpoint, group, peer, asks=asks, willing=willing)
 
@@ -462,7 +456,7 @@ class TrainingJob:
         Every question has randomness of its own: whoever asks again with another vector would see
         the difference of two levels through the same randomized response.
         """
-        if self._config.train.randomness == "seeded":
+        if self._seeded:
             secrets = self._secrets(f"{self._randomness}/answers")
         else:
             secrets = system_secrets(self._part.devices)
@@ -495,7 +489,7 @@ class TrainingJob:
 
     def _secrets(self, variant: str) -> Words:
         """Return the secrets [hosted, 8] of private randomness."""
-        if self._config.train.randomness == "seeded":
+        if self._seeded:
             return simulated_secrets(self._problem.seed, self._part.devices, variant)
         if self._keys is None:
             return np.empty((0, 8), np.uint32)
@@ -511,7 +505,7 @@ class TrainingJob:
                 config=config,
                 shards=[self.shard],
                 endpoints=[self.endpoint],
-                private=[PrivateData.of(part, self._keep[self._here()], alone=problem.alone)],
+                private=[PrivateData.of(part, self.assigned[self._here()], alone=problem.alone)],
                 coordinator=self.endpoint,
                 public=PublicRandomness(problem.seed),
                 randomness=self._randomness,
@@ -543,22 +537,24 @@ class TrainingJob:
         kept = yield from balancer.device_program(
             shard, recorded(shard, comparer), settings, lambda _step, _largest: None
         )
-        self._keep = np.zeros(self._whole_part.slots, np.bool_)
-        self._keep[self._here()] = kept
+        self.assigned = np.zeros(self._whole_part.slots, np.bool_)
+        self.assigned[self._here()] = kept
 
     def _comparer(self) -> Comparer:
         settings = self._config.trees
         if not BALANCERS[settings.balancer].compares:
             return RefusingComparer()
-        simulated = self._config.train.randomness == "seeded"
         return SecureComparer(
             self._tree_shard,
             self.tree_endpoint,
             InProcess(),
             None,
             self._budget_left(),
-            choose_group(settings.group, simulated=simulated),
+            self._group(),
         )
+
+    def _group(self) -> Group:
+        return choose_group(self._config.trees.group, simulated=self._seeded)
 
     def _budget_left(self) -> float | None:
         """Return the bits that answers of a pair may still reveal, after attempts given up."""

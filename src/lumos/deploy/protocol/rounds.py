@@ -20,7 +20,7 @@ envelope that is not what its topic declares is dropped: its sender counts as si
 and `refused` reports it, without its content.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -94,15 +94,6 @@ class ParticipantStore(Protocol):
         ...
 
 
-class Presence(Protocol):
-    """The set of participants."""
-
-    @property
-    def out(self) -> Collection[int]:
-        """Devices that are left out for good."""
-        ...
-
-
 @dataclass(kw_only=True, eq=False)
 class _Rounds(Generic[Result]):
     """One program of one participant, in one attempt at one phase."""
@@ -110,7 +101,8 @@ class _Rounds(Generic[Result]):
     me: int
     """The participant's own id."""
     mailbox: Mailbox
-    presence: Presence
+    out: Set[int]
+    """Devices that are left out for good; the participant adds to this very set."""
     endpoint: Endpoint
     """Endpoint of the program's messages."""
     program: Program[Result]
@@ -258,7 +250,7 @@ class DeviceRounds(_Rounds[Result]):
         if first:
             self._post(outbox, others, now, quiet=False)
         key, arrived = self.key, self._arrived(others, self.key)
-        if key not in self.recorded and others - set(arrived) - set(self.presence.out):
+        if key not in self.recorded and others - set(arrived) - self.out:
             return None
         return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
 
@@ -301,7 +293,7 @@ class CoordinatorRounds(_Rounds[Result]):
 
     def present(self) -> list[int]:
         """Return the devices that take part."""
-        return [device for device in range(self.total) if device not in self.presence.out]
+        return [device for device in range(self.total) if device not in self.out]
 
     def missing(self) -> set[int]:
         """Return the devices that the present round waits for."""
