@@ -31,7 +31,7 @@ class MemoryStore:
         self.openings: list[Opening] = []
         self.attempts: dict[int, BegunAttempt] = {}
         self.kept: dict[RoundKey, dict[int, Data]] = {}
-        self.heard_from: set[int] = set()
+        self.senders: set[int] = set()
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -58,10 +58,10 @@ class MemoryStore:
         return self.attempts.get(phase)
 
     def peers(self) -> set[int]:
-        return set(self.heard_from)
+        return set(self.senders)
 
     def add_peer(self, device: int) -> None:
-        self.heard_from.add(device)
+        self.senders.add(device)
 
     def opened(self) -> OpenedSums:
         return OpenedSums(list(self.openings), self.openings.append)

@@ -258,7 +258,7 @@ def test_no_restart_gives_a_budget_anew(federation: Federation, kept: list[Array
 def test_a_device_that_comes_back_in_time_answers_what_waits(
     federation: Federation, kept: list[Arrays]
 ) -> None:
-    ask(federation, 7, 0)  # both have heard of each other's first start
+    ask(federation, 7, 0)  # both know of each other's first start
     federation.kill(5)
     number = questions_of(federation, 0).ask(5, federation.now)
     federation.run(until=lambda: federation.now > 5)

@@ -125,6 +125,7 @@ def test_only_seeded_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     graph = load(f"demo:{DEVICES}")
     simulated = prepare(graph, randomness="seeded")
     facts = ParticipantFolder.open(simulated.device(0), coordinator=False).manifest.graph
+    assert facts.simulation is not None
     assert facts.simulation.fingerprint == fingerprint(graph)
     real = prepare(graph)
     assert (
@@ -151,8 +152,8 @@ def test_the_operator_says_what_features_are_like(
     features.data[:2] = low, high
     with pytest.raises(UsageError, match=setting):
         prepare(replace(graph, features=features))
-    said = prepare(replace(graph, features=features), signs="signed", scaling="size")
-    facts = read_manifest(said.coordinator).graph
+    layout = prepare(replace(graph, features=features), signs="signed", scaling="size")
+    facts = read_manifest(layout.coordinator).graph
     assert (facts.signed, facts.bounded) == (True, False)
-    whole = read_manifest(said.operator)
+    whole = read_manifest(layout.operator)
     assert handed_out(whole, {"profile": "paper"}).graph.simulation is None

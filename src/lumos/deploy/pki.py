@@ -266,15 +266,12 @@ class FederationAuthority(InMemoryOnly):
         signed = [self._signed(keys.public, keys.tls.public_key(), validity) for keys in drawn]
         with locked(self.folder / DIRECTORY):
             directory = self.directory
+            new: dict[int, Listed] = {}
             for keys, certificate in zip(drawn, signed, strict=True):
                 keys.write(self._place(keys.participant))
                 self._write(keys.participant, certificate)
-            listed = (
-                Listed.of(keys.public, certificate)
-                for keys, certificate in zip(drawn, signed, strict=True)
-            )
-            new = directory.replaced({each.participant: each for each in listed})
-            new.write(self.folder / DIRECTORY, self._key)
+                new[keys.participant] = Listed.of(keys.public, certificate)
+            directory.replaced(new).write(self.folder / DIRECTORY, self._key)
         return [self._place(participant) for participant in chosen]
 
     def issue_requested(

@@ -117,7 +117,7 @@ class ParticipantLedgers:
         }
 
 
-_PREFIX = "heard/"
+_PREFIX = "heard/"  # frozen: the name in snapshots
 
 
 class ReceivedReleases:
