@@ -11,8 +11,8 @@ from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
 from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.rounds import BegunAttempt
 from lumos.deploy.questions import AnsweredPairs, PairRecord
-from lumos.deploy.state import BegunAttempt
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
@@ -31,7 +31,7 @@ class MemoryStore:
         self.openings: list[Opening] = []
         self.attempts: dict[int, BegunAttempt] = {}
         self.kept: dict[RoundKey, dict[int, Data]] = {}
-        self.heard_from: set[int] = set()
+        self.senders: set[int] = set()
         self.saves = 0
 
     def load(self) -> Arrays | None:
@@ -58,10 +58,10 @@ class MemoryStore:
         return self.attempts.get(phase)
 
     def peers(self) -> set[int]:
-        return set(self.heard_from)
+        return set(self.senders)
 
     def add_peer(self, device: int) -> None:
-        self.heard_from.add(device)
+        self.senders.add(device)
 
     def opened(self) -> OpenedSums:
         return OpenedSums(list(self.openings), self.openings.append)

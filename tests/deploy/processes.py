@@ -1,4 +1,4 @@
-"""A federation of real processes over a real broker, whose participants can be killed and started."""
+"""A federation of real processes over a real broker; participants can be killed and started."""
 
 import gc
 import os
@@ -82,7 +82,7 @@ class Processes:
         self.statuses: dict[int, int] = {}
         """Exit status of participants that have ended; below 0: they were killed."""
         self.starts: dict[int, int] = {}
-        self.log = layout.path / "parties.log"
+        self.log = layout.path / "participants.log"
         self.gone = layout.path / "gone"
         self.gone.mkdir()
         load_program(layout.coordinator)

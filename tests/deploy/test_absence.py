@@ -85,7 +85,7 @@ class Killer:
                 return
 
 
-def test_all_parties_have_the_weights_of_the_simulation(
+def test_all_participants_have_the_weights_of_the_simulation(
     twelve: PartsFolder, short: Config, undisturbed: Arrays
 ) -> None:
     federation = Federation(twelve, short)
@@ -238,7 +238,7 @@ def test_fewer_than_have_to_be_left_end_the_run_with_one_line(
     assert {participant.ended for participant in federation.participants.values()} == {line}
 
 
-def test_a_device_that_comes_back_late_is_told_so(twelve: PartsFolder, short: Config) -> None:
+def test_a_device_that_comes_back_late_is_informed(twelve: PartsFolder, short: Config) -> None:
     federation = Federation(twelve, short)
     federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE)
     federation.kill(LOST)
@@ -334,25 +334,25 @@ def test_a_device_that_has_finished_does_not_wait_for_ever(
     assert federation.now - began == pytest.approx(federation.deadline, abs=3)
 
 
-def test_devices_that_stay_say_that_they_have_heard_of_the_end(
+def test_devices_that_stay_send_that_they_know_of_the_end(
     twelve: PartsFolder, short: Config
 ) -> None:
     """To a coordinator that was restarted at the end, as often as it takes."""
     federation = Federation(twelve, short)
     federation.run()
-    heard: set[int] = set()
+    received: set[int] = set()
 
     def watch(_now: float, sender: int, _receiver: int, frames: list[Any]) -> None:
         last = federation.coordinator.job.last
         if any(isinstance(frame, Alive) and frame.phase > last + 1 for frame in frames):
-            heard.add(sender)
+            received.add(sender)
 
     federation.watch = watch
     federation.kill(COORDINATOR)
     federation.start(COORDINATOR)
     until = federation.now + 3
     federation.run(until=lambda: federation.now > until)
-    assert heard == set(range(12))
+    assert received == set(range(12))
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ def linking() -> Config:
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("states", "line"),
     [
         ([(1, [])], "no device is lost"),
         ([(1, [1]), (2, [1])], "no device is lost"),
@@ -33,7 +33,7 @@ def linking() -> Config:
 def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
     few_words_parts: PartsFolder,
     linking: Config,
-    told: list[tuple[int, list[int]]],
+    states: list[tuple[int, list[int]]],
     line: str,
 ) -> None:
     """In each of them a peer that lies compares, or scores, with what it likes."""
@@ -41,7 +41,7 @@ def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     device = federation.device(LOST)
     assert device.job.has_sessions(SUM_PHASE)
-    for attempt, out in told:
+    for attempt, out in states:
         assert device.ended is None
         device.receive(COORDINATOR, [RunState(SUM_PHASE, attempt, out)], federation.now)
     assert line in str(device.ended)
@@ -53,8 +53,8 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
     federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     first = int(federation.device(LOST).job.shard.neighbours[0])
-    told = RunState(SUM_PHASE, 1, [first])
-    federation.device(LOST).receive(COORDINATOR, [told], federation.now)
+    state = RunState(SUM_PHASE, 1, [first])
+    federation.device(LOST).receive(COORDINATOR, [state], federation.now)
     federation.kill(LOST)
     federation.start(LOST)
     device = federation.device(LOST)
@@ -66,11 +66,11 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
 def test_no_attempt_begins_with_fewer_than_have_to_be_left(
     few_words_parts: PartsFolder, linking: Config
 ) -> None:
-    """Not even after a restart, when the device has not heard of the others yet."""
+    """Not even after a restart, when the device has not received anything of the others yet."""
     federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
-    told = RunState(SUM_PHASE, 1, [1, 2, 3])
-    federation.device(LOST).receive(COORDINATOR, [told], federation.now)
+    state = RunState(SUM_PHASE, 1, [1, 2, 3])
+    federation.device(LOST).receive(COORDINATOR, [state], federation.now)
     assert federation.device(LOST).ended == "fewer than 11 devices are left"
     federation.kill(LOST)
     federation.start(LOST)
@@ -99,7 +99,7 @@ def test_devices_do_not_go_on_with_fewer_than_have_to_be_left(
 
 
 def test_attempts_that_were_given_up_stay_counted(twelve: PartsFolder) -> None:
-    """What the result says of every device is what its packets said."""
+    """The result of every device agrees with its packets."""
     building = Config.asked(
         profile="paper", balancer="greedy", compare="secure", aggregate="secure"
     )

@@ -40,16 +40,16 @@ def test_names() -> None:
     assert own_subjects(COORDINATOR) == "to.c.*"
     for participant in (COORDINATOR, 0, 17, 10**17):
         assert participant_of(user_name(participant)) == participant
-    for empty_part in (
+    for unknown in (
         "lumos://device/01",
         "lumos://device/-1",
         "lumos://device/1/",
         "lumos://broker",
     ):
-        assert participant_of(empty_part) is None
+        assert participant_of(unknown) is None
 
 
-def test_parties_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
+def test_participants_send_and_receive_under_their_own_names(pki: Path, broker: Broker) -> None:
     async def talk() -> None:
         async with (
             joined(pki / "device-1", broker) as (one, errors),
@@ -211,12 +211,12 @@ def test_a_participant_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, 
 
 def test_a_participant_says_nothing_in_the_clear(pki: Path) -> None:
     """Whoever answers without TLS hears not a byte."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         info = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576}\r\n'
         writer.write(info)
-        heard.append(await reader.read())
+        received.append(await reader.read())
         writer.close()
 
     async def meet() -> None:
@@ -229,7 +229,7 @@ def test_a_participant_says_nothing_in_the_clear(pki: Path) -> None:
         await asyncio.wait_for(server.wait_closed(), 10)
 
     asyncio.run(meet())
-    assert b"".join(heard) == b""
+    assert b"".join(received) == b""
 
 
 def test_settings_and_folders_that_cannot_be(tmp_path: Path) -> None:

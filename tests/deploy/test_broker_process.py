@@ -36,7 +36,7 @@ def running(pid: int) -> bool:
     return state != "Z"
 
 
-async def _sent_until_heard(sender: Client, inbox: Any) -> bytes:
+async def _sent_until_received(sender: Client, inbox: Any) -> bytes:
     """What is sent before the receiver is back is lost, so it is sent again."""
     for _ in range(200):
         if sender.is_connected:
@@ -46,7 +46,7 @@ async def _sent_until_heard(sender: Client, inbox: Any) -> bytes:
         except NatsTimeout:
             continue
         return bytes(message.data)
-    raise AssertionError("nothing was heard")
+    raise AssertionError("nothing was received")
 
 
 def test_clients_come_back_to_a_server_that_was_killed(config: Path, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_clients_come_back_to_a_server_that_was_killed(config: Path, tmp_path: P
             assert not running(pid)
             broker.restart()
             assert broker.pid not in (None, pid)
-            assert await _sent_until_heard(zero, inbox) == b"again"
+            assert await _sent_until_received(zero, inbox) == b"again"
 
     with Broker(config, tmp_path, server=SERVER) as broker:
         address = broker.address

@@ -73,7 +73,7 @@ def test_public_files_hold_no_private_key(pki: Path) -> None:
     assert not any(secret in public or secret.hex().encode() in public for secret in secrets)
 
 
-def test_two_parties_seal_for_each_other_and_nobody_else(pki: Path) -> None:
+def test_two_participants_seal_for_each_other_and_nobody_else(pki: Path) -> None:
     directory = loaded(pki)
     one, two, coordinator = (
         Identity.load(pki / name) for name in ("device-1", "device-2", "coordinator")
@@ -168,7 +168,7 @@ def test_a_certificate_out_of_its_time_is_refused(own: FederationAuthority, pki:
         Identity.load(own.folder / "device-1")
 
 
-def test_parties_cannot_sign_for_others(own: FederationAuthority) -> None:
+def test_participants_cannot_sign_for_others(own: FederationAuthority) -> None:
     """A device that signs a certificate with its own key is no authority."""
     device = Identity.load(own.folder / "device-1")
     mallory = new_tls_key()
@@ -210,9 +210,9 @@ def test_a_changed_directory_is_refused(own: FederationAuthority) -> None:
     path = own.folder / "directory.json"
     content = json.loads(path.read_text())
     body = content["body"]
-    body["parties"][0]["seal"], body["parties"][1]["seal"] = (
-        body["parties"][1]["seal"],
-        body["parties"][0]["seal"],
+    body["participants"][0]["seal"], body["participants"][1]["seal"] = (
+        body["participants"][1]["seal"],
+        body["participants"][0]["seal"],
     )
     path.write_text(json.dumps(content, separators=(",", ":")))
     with pytest.raises(InputError, match=r"directory\.json: is not signed by this authority"):
@@ -238,7 +238,7 @@ def test_a_signature_for_something_else_is_none(own: FederationAuthority) -> Non
         loaded(own.folder)
 
 
-@pytest.mark.parametrize("what", ["party", "seal", "certificate", "tls_key"])
+@pytest.mark.parametrize("what", ["participant", "seal", "certificate", "tls_key"])
 def test_a_directory_with_duplicates_is_refused(own: FederationAuthority, what: str) -> None:
     participants = dict(own.directory.participants)
     fields = {name: getattr(participants[0], name) for name in Listed.__struct_fields__}
@@ -296,7 +296,7 @@ def test_a_request_without_the_keys_is_refused(own: FederationAuthority, tmp_pat
     stolen._signing = victim._signing  # to name the victim's sealing key in the request
     names_stolen = json.loads(stolen.request())
     cases = {
-        "has not shown to have the sealing key": [
+        "does not prove possession of the sealing key": [
             {**mine, "seal": genuine["seal"], "proof": genuine["proof"]},
             {**names_stolen, "seal": genuine["seal"], "proof": genuine["proof"]},
             {**mine, "proof": "00"},
@@ -336,7 +336,7 @@ def test_the_keys_of_one_participant_are_not_certified_for_another(
     assert 4 not in own.directory.participants
 
 
-def test_wrong_parties_and_hosts_are_refused(own: FederationAuthority) -> None:
+def test_wrong_participants_and_hosts_are_refused(own: FederationAuthority) -> None:
     with pytest.raises(UsageError, match="named twice"):
         own.issue([3, 3])
     for wrong in (-2, 10**18):

@@ -80,12 +80,12 @@ def test_anything_else_is_refused_and_ends_nothing(
 
 def test_a_device_that_is_gone_and_comes_back(classifying: Processes) -> None:
     folder = classifying.layout.device(5)
-    said = ask_device(folder, {"ask": "label"})
+    answer = ask_device(folder, {"ask": "label"})
     classifying.kill(5)
     with pytest.raises(InputError, match="no device runs here"):
         ask_device(folder, {"ask": "label"})
     start_again(classifying, 5)
-    assert ask_device(folder, {"ask": "label"}) == said
+    assert ask_device(folder, {"ask": "label"}) == answer
     with pytest.raises(UsageError, match="where `task='link'` was trained"):
         ask_device(folder, {"ask": "link", "device": 4})
     os.kill(classifying.children[5], signal.SIGTERM)
@@ -106,10 +106,10 @@ def of_the_run(folder: Path) -> set[str]:
 
 def start_again(participants: Processes, device: int) -> None:
     """Start a device after the training, and wait until it answers."""
-    said = f"device {device}: the training is over; the device is back"
-    before = participants.lines().count(said)
+    line = f"device {device}: the training is over; the device is back"
+    before = participants.lines().count(line)
     participants.start(device)
-    participants.until(lambda: participants.lines().count(said) > before, SECONDS)
+    participants.until(lambda: participants.lines().count(line) > before, SECONDS)
 
 
 @pytest.mark.long  # in virtual time: test_pair_questions

@@ -36,7 +36,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
 @pytest.fixture(scope="module")
 def undisturbed() -> Arrays:
     """The weights of the simulation."""
-    return lumos.train("demo:12", config("simulated")).model.weights
+    return lumos.train("demo:12", config("seeded")).model.weights
 
 
 def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
@@ -51,7 +51,7 @@ def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
-def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
+def test_participants_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
     parts: PartsFolder, undisturbed: Arrays, tmp_path: Path, seed: int
 ) -> None:
     randomness = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
             participant.ended is not None for participant in federation.participants.values()
         )
 
-    federation = DiskFederation(parts, config("simulated"), path=tmp_path, watch=watch)
+    federation = DiskFederation(parts, config("seeded"), path=tmp_path, watch=watch)
     while True:
         federation.run(until=lambda: len(federation.participants) < len(PARTICIPANTS) or over())
         gone = set(PARTICIPANTS) - set(federation.participants)
@@ -84,7 +84,7 @@ def test_parties_that_are_killed_and_restarted_end_with_the_undisturbed_weights(
 def test_all_are_killed_at_once_between_any_two_phases(
     parts: PartsFolder, undisturbed: Arrays, tmp_path: Path
 ) -> None:
-    federation = DiskFederation(parts, config("simulated"), path=tmp_path)
+    federation = DiskFederation(parts, config("seeded"), path=tmp_path)
     for phase in range(1, federation.coordinator.job.last + 1):
         federation.run(until=lambda phase=phase: federation.coordinator.phase == phase)  # type: ignore[misc]
         for participant in PARTICIPANTS:

@@ -83,8 +83,8 @@ def test_nothing_grows_with_the_epochs(tmp_path: Path) -> None:
         propagated_labels=1,
     )
     parts = parts_of_devices("demo:12", tmp_path / "parts")
-    federation = DiskFederation(parts, config, path=tmp_path / "parties")
-    history = RunHistory(RUN, tmp_path / "parties" / "coordinator" / "history.json")
+    federation = DiskFederation(parts, config, path=tmp_path / "participants")
+    history = RunHistory(RUN, tmp_path / "participants" / "coordinator" / "history.json")
     federation.coordinator.job._on_epoch = history.on_epoch
 
     def go_on(phase: int) -> None:

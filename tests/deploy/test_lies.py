@@ -37,7 +37,7 @@ class Tampering(Federation):
 
 
 class UnrecordedStore(MemoryStore):
-    """A broken twin: what a device was told in a round does not survive a restart."""
+    """A broken twin: what a device received in a round does not survive a restart."""
 
     def rounds(self) -> dict[RoundKey, dict[int, Data]]:
         return {}
@@ -97,7 +97,7 @@ def test_a_restarted_device_opens_no_sum_a_second_time(
     if store is UnrecordedStore:
         assert "given out before" in ended
     elif store is MemoryStore:
-        assert ended == ""  # it goes on with what it was told the first time
+        assert ended == ""  # it goes on with what it received the first time
 
 
 def mask_neighbours(federation: Federation) -> list[int]:
@@ -129,7 +129,7 @@ def confirmed_by_others(federation: Federation, data: Data) -> Data:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_devices_that_were_told_different_sums_open_nothing_more(
+def test_devices_that_received_different_sums_open_nothing_more(
     twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
@@ -156,10 +156,10 @@ def test_devices_that_were_told_different_sums_open_nothing_more(
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_device_that_was_told_another_last_sum_finds_out(
+def test_a_device_that_received_another_last_sum_finds_out(
     twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
-    """No sum follows to which it is bound: mask neighbours compare what they were told."""
+    """No sum follows to which it is bound: mask neighbours compare the sums that they received."""
     counted = Tampering(twelve, short)
     sums: list[RoundKey] = []
     counted.change = lambda sender, receiver, data: _note_sum(sums, receiver, data)
@@ -245,7 +245,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("wrong", NONSENSE)
-def test_a_neighbour_that_sends_nonsense_is_not_heard(
+def test_a_neighbour_that_sends_nonsense_is_ignored(
     twelve: PartsFolder, few_words_parts: PartsFolder, short: Config, wrong: str
 ) -> None:
     parts, config = twelve, short
@@ -262,9 +262,9 @@ def test_a_neighbour_that_sends_nonsense_is_not_heard(
     federation.run()
     assert federation.coordinator.ended == ""
     assert federation.coordinator.left_out == {}
-    heard = [line for line in federation.lines if line.startswith(f"device {LOST}: ")]
-    assert heard
-    assert all(wrong in line for line in heard)
+    logged = [line for line in federation.lines if line.startswith(f"device {LOST}: ")]
+    assert logged
+    assert all(wrong in line for line in logged)
 
 
 def test_no_device_speaks_for_the_coordinator(twelve: PartsFolder, short: Config) -> None:

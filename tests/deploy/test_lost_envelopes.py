@@ -1,4 +1,4 @@
-"""A participant that is restarted at a barrier goes on once it has again what had arrived before."""
+"""A participant that is restarted at a barrier goes on once it has received everything again."""
 
 from typing import Any
 

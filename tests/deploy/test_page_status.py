@@ -87,7 +87,7 @@ def test_before_anybody_answers(
     assert status.headline == "Waiting for 12 devices; none has answered yet"
     assert (status.phase, status.phase_number, status.phases_done) == ("trees", 1, 0)
     assert (status.run, status.task) == (RUN.hex()[:8], "classify")
-    assert (status.randomness, status.profile) == ("simulated", "strict")
+    assert (status.randomness, status.profile) == ("seeded", "strict")
     assert (status.sums, status.seconds_per_sum, status.ledger, status.losses) == (0, None, [], [])
     assert status.ended is None
 

@@ -139,10 +139,10 @@ def test_a_device_that_is_gone_does_not_answer(trained: Federation) -> None:
     assert ask(trained, 1, 10) == "device 10 did not answer"
 
 
-@pytest.mark.parametrize("nobody", [0, 12, -1])
-def test_there_is_nobody_to_ask(trained: Federation, empty_part: int) -> None:
+@pytest.mark.parametrize("unknown", [0, 12, -1])
+def test_there_is_nobody_to_ask(trained: Federation, unknown: int) -> None:
     with pytest.raises(UsageError, match="no other device"):
-        trained.device(0).questions.ask(empty_part, trained.now)
+        trained.device(0).questions.ask(unknown, trained.now)
 
 
 def test_other_runs_answer_nothing(twelve: PartsFolder, short: Config) -> None:
@@ -171,7 +171,7 @@ def test_a_pair_that_was_answered_is_answered_from_memory_at_both_ends(
 def test_a_second_question_about_an_answered_pair_is_refused(
     federation: Federation, kept: list[Arrays]
 ) -> None:
-    """An asker that lost its memory, or says so: other randomness would tell more than one answer."""
+    """An asker that lost its memory gets no second answer: fresh randomness would reveal more."""
     ask(federation, 4, 9)
     federation.pairs[4].clear()
     federation.kill(4)
@@ -258,7 +258,7 @@ def test_no_restart_gives_a_budget_anew(federation: Federation, kept: list[Array
 def test_a_device_that_comes_back_in_time_answers_what_waits(
     federation: Federation, kept: list[Arrays]
 ) -> None:
-    ask(federation, 7, 0)  # both have heard of each other's first start
+    ask(federation, 7, 0)  # both know of each other's first start
     federation.kill(5)
     number = questions_of(federation, 0).ask(5, federation.now)
     federation.run(until=lambda: federation.now > 5)

@@ -34,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def prepare(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Any":
-    """Return a function from a graph to the folders of its participants, with the same random ids."""
+    """Return a function that lays out a graph in folders, with the same random ids."""
     monkeypatch.setattr(
         federation_layout, "make_federation", lambda pki, *_: shutil.copytree(keys, pki)
     )
@@ -121,11 +121,12 @@ def test_a_label_cannot_be_guessed_from_the_manifest(prepare: Any) -> None:
     assert fitting == [*range(6)]
 
 
-def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
+def test_only_seeded_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     graph = load(f"demo:{DEVICES}")
     simulated = prepare(graph, randomness="seeded")
     facts = ParticipantFolder.open(simulated.device(0), coordinator=False).manifest.graph
-    assert facts.simulated.fingerprint == fingerprint(graph)
+    assert facts.simulation is not None
+    assert facts.simulation.fingerprint == fingerprint(graph)
     real = prepare(graph)
     assert (
         ParticipantFolder.open(real.device(0), coordinator=False).manifest.graph.simulation is None
@@ -134,8 +135,8 @@ def test_only_simulated_randomness_has_facts_of_a_simulation(prepare: Any) -> No
         shutil.copyfile(simulated.device(0) / name, real.device(0) / name)
     ParticipantFolder.open(real.device(0), coordinator=False)
     text = (real.device(0) / "run.json").read_text()
-    (real.device(0) / "run.json").write_text(text.replace('"simulated"', '"system"'))
-    with pytest.raises(InputError, match="belongs to simulated randomness"):
+    (real.device(0) / "run.json").write_text(text.replace('"seeded"', '"system"'))
+    with pytest.raises(InputError, match="belongs to seeded randomness"):
         ParticipantFolder.open(real.device(0), coordinator=False)
 
 
@@ -151,8 +152,8 @@ def test_the_operator_says_what_features_are_like(
     features.data[:2] = low, high
     with pytest.raises(UsageError, match=setting):
         prepare(replace(graph, features=features))
-    said = prepare(replace(graph, features=features), signs="signed", scaling="size")
-    facts = read_manifest(said.coordinator).graph
+    layout = prepare(replace(graph, features=features), signs="signed", scaling="size")
+    facts = read_manifest(layout.coordinator).graph
     assert (facts.signed, facts.bounded) == (True, False)
-    whole = read_manifest(said.operator)
+    whole = read_manifest(layout.operator)
     assert handed_out(whole, {"profile": "paper"}).graph.simulation is None

@@ -1,5 +1,5 @@
-"""A device that is restarted is told something else than the first time: it hides one vector, and
-shows one contribution, all the same. The broken twin does not record what it was told."""
+"""A device that is restarted receives something else than the first time: it hides one vector, and
+shows one contribution, all the same. The broken twin does not record what it received."""
 
 from typing import Any
 
@@ -120,7 +120,7 @@ def learnt_mask(federation: Federation, sent: list[bytes], neighbour: int) -> bo
 def test_a_neighbour_that_is_lost_meanwhile_changes_no_vector(
     twelve: PartsFolder, short: Config, broken: bool
 ) -> None:
-    """Nobody lies. The vector depends on what neighbours said; one of them, and then the device,
+    """Nobody lies. The vector depends on messages of neighbours; one of them, and then the device,
     are killed, and only the device is back: the difference of two vectors would be in the clear."""
     federation = federation_of(twelve, short, broken=broken)
     training = [
@@ -134,8 +134,8 @@ def test_a_neighbour_that_is_lost_meanwhile_changes_no_vector(
         for other in federation.device(one).job.shard.neighbours.tolist()
         if other in training
     )
-    heard = bodies_of(federation, "symbol", None, neighbour)
-    federation.run(until=lambda: bool(heard))
+    received = bodies_of(federation, "symbol", None, neighbour)
+    federation.run(until=lambda: bool(received))
     phase = federation.device(device).phase
     sent = bodies_of(federation, "aggregate/masked", phase, device)
     federation.run(until=lambda: bool(sent))

@@ -22,7 +22,7 @@ def trees(federation: Federation, *without: int) -> np.ndarray:
     """[slots of all devices] who carries which edge."""
     return np.concatenate(
         [
-            federation.device(device).job.kept
+            federation.device(device).job.assigned
             for device in range(federation.total)
             if device not in without
         ]
@@ -123,7 +123,7 @@ KILLS = [
 
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(
-    ("topic", "phase", "party"),
+    ("topic", "phase", "participant"),
     [pytest.param(*kill, marks=() if kill in QUICK else pytest.mark.long) for kill in KILLS],
 )
 def test_links_with_a_participant_that_is_back(

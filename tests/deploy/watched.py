@@ -52,7 +52,7 @@ def shuffled(graph: Graph, seed: int) -> Graph:
 
 
 class WatchedFederation(Federation):
-    """A federation, what its packets said, and the history that its coordinator keeps."""
+    """A federation, the content of its packets, and the history that its coordinator keeps."""
 
     def __init__(self, folder: PartsFolder, config: Config, file: Path | None = None) -> None:
         self.file = file

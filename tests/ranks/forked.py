@@ -30,7 +30,7 @@ class Ended(NamedTuple):
     """How an interpreter ended."""
 
     status: int
-    said: list[str]
+    reported: list[str]
     """Lines of Lumos on standard error."""
     left: list[int]
     """Ranks that still run."""
@@ -65,8 +65,8 @@ def _finished(folder: Path, target: Callable[..., None], arguments: tuple[Any, .
         process.kill()
     errors = (folder / "err").read_text() if (folder / "err").exists() else ""
     assert process.exitcode is not None, f"no end after {LONGEST:g} seconds: {errors}"
-    said = [line for line in errors.splitlines() if line.startswith("lumos:")]
-    return Ended(process.exitcode, said, [pid for pid in _ranks(folder) if runs(pid)])
+    reported = [line for line in errors.splitlines() if line.startswith("lumos:")]
+    return Ended(process.exitcode, reported, [pid for pid in _ranks(folder) if runs(pid)])
 
 
 def _ranks(folder: Path) -> list[int]:

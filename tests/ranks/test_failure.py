@@ -53,7 +53,7 @@ def test_a_stopped_rank_ends_the_run_and_can_be_made_up_for(
     stop = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 10", grace=1.0)
     ended = train(out, "--rank-timeout", "6", before=stop)
     assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.said
+    (line,) = ended.reported
     assert line.startswith("lumos: rank 1 was stopped (SIGSTOP) in epoch 10, round ")
     assert STANDING.search(line)
     again = train(out, "--resume", "--ranks", "3")
@@ -68,7 +68,7 @@ def test_a_rank_that_is_killed_while_it_writes_a_checkpoint(
     out = tmp_path / "run"
     ended = train(out, before=partial(signal_while_writing, signal.SIGKILL, 0, "checkpoint.npz"))
     assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.said
+    (line,) = ended.reported
     assert line.startswith("lumos: rank 0 was killed (SIGKILL) in the checkpoint of epoch ")
     assert STANDING.search(line)
     assert {path.name for path in out.rglob("checkpoint.npz*")} > {"checkpoint.npz"}
@@ -82,7 +82,7 @@ def test_restarts_give_the_undisturbed_run(undisturbed: Path, tmp_path: Path) ->
     kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 14")
     ended = train(out, "--max-restarts", "1", before=kill)
     assert (ended.status, ended.left) == (0, [])
-    (line,) = ended.said
+    (line,) = ended.reported
     assert line.startswith("lumos: rank 1 was killed (SIGKILL) in epoch 14, round ")
     assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
     same_run(undisturbed, out)
@@ -160,11 +160,13 @@ def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
     end, ended = run_ranks(["-c", SLOW, how, *words], 2)
     assert ended.left == []
     if how == "succeeds":
-        assert (end, ended.said) == ((0, ""), [])
+        assert (end, ended.reported) == ((0, ""), [])
     else:
-        assert (end, len(ended.said)) == ((1, ""), 1)
-        assert ended.said[0].startswith("lumos: rank 0 failed in the checkpoint of epoch 5, round ")
-        assert ended.said[0].endswith(": checkpoint.npz: No space left on device")
+        assert (end, len(ended.reported)) == ((1, ""), 1)
+        assert ended.reported[0].startswith(
+            "lumos: rank 0 failed in the checkpoint of epoch 5, round "
+        )
+        assert ended.reported[0].endswith(": checkpoint.npz: No space left on device")
 
 
 FAULTY = """
@@ -187,7 +189,7 @@ def test_a_rank_whose_program_raises_says_so_for_all() -> None:
     end, ended = run_ranks(["-c", FAULTY, "train", GRAPH, *SETTINGS[:4]], 2)
     assert (end.status, end.line) == (1, "")
     assert ended.left == []
-    (line,) = ended.said
+    (line,) = ended.reported
     assert line.startswith("lumos: rank 1 failed in epoch 6, round ")
     assert "ValueError in " in line
     assert "device 7" not in line
@@ -273,6 +275,6 @@ def test_ranks_that_were_started_for_different_runs(tmp_path: Path) -> None:
     words = ["train", GRAPH, *SETTINGS[:4], "--out", str(tmp_path / "run")]
     end, ended = run_ranks(["-c", DIFFERENT, *words], 2)
     assert end == (2, "")
-    (line,) = ended.said
+    (line,) = ended.reported
     assert "ranks differ in graph, seed, settings" in line
     assert not (tmp_path / "run").exists()

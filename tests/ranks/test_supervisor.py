@@ -153,28 +153,28 @@ def test_a_stopped_rank_for_which_others_wait_with_patience(tmp_path: Path) -> N
 
 
 def test_wrong_input_keeps_its_status(tmp_path: Path) -> None:
-    said: list[str] = []
+    reported: list[str] = []
     again = supervised(tmp_path, f"sys.exit({ANOTHER_FAILED} if rank else 2)")
-    assert again.run_again(3, lambda: ["--resume"], said.append) == (2, "")
-    assert said == []
+    assert again.run_again(3, lambda: ["--resume"], reported.append) == (2, "")
+    assert reported == []
 
 
 def test_ranks_are_started_again(tmp_path: Path) -> None:
     lines = "stand('epoch 3', 9)\nif first and rank: os.kill(os.getpid(), signal.SIGKILL)"
-    said: list[str] = []
-    end = supervised(tmp_path, lines).run_again(2, lambda: ["--resume"], said.append)
+    reported: list[str] = []
+    end = supervised(tmp_path, lines).run_again(2, lambda: ["--resume"], reported.append)
     assert end.status == 0
-    assert said == [
+    assert reported == [
         "rank 1 was killed (SIGKILL) in epoch 3, round 9; starting all ranks again from the last "
         "checkpoint (1 of 2)"
     ]
 
 
 def test_restarts_come_to_an_end(tmp_path: Path) -> None:
-    said: list[str] = []
+    reported: list[str] = []
     lines = "if rank: os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"
-    end = supervised(tmp_path, lines).run_again(2, lambda: ["--resume"], said.append)
-    assert (end.status, len(said)) == (1, 2)
+    end = supervised(tmp_path, lines).run_again(2, lambda: ["--resume"], reported.append)
+    assert (end.status, len(reported)) == (1, 2)
     assert end.line == "rank 1 was killed (SIGTERM) in the beginning, round 0"
 
 

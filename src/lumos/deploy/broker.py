@@ -23,9 +23,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from typing import IO
 
 from lumos.crypto import entropy
 from lumos.deploy.identity import (
@@ -37,7 +38,7 @@ from lumos.deploy.identity import (
     own_subjects,
     publish_subjects,
     read_certificate,
-    read_private,
+    read_small,
     user_name,
 )
 from lumos.deploy.pki import BROKER
@@ -52,7 +53,7 @@ _MAX_PAYLOAD = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerSettings:
-    """What an operator chooses of the NATS server."""
+    """Settings of the NATS server that an operator chooses."""
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for every one."""
@@ -100,7 +101,7 @@ def write_broker_config(pki: Path, out: Path, settings: BrokerSettings = DEFAULT
         )
     directory = Directory.load(pki / DIRECTORY, read_certificate(broker / AUTHORITY))
     read_certificate(broker / CERTIFICATE)
-    read_private(broker / KEY)  # refuses one that others may read
+    read_small(broker / KEY, private=True)  # refuses one that others may read
     write_text(out, broker_config(directory, broker, settings))
     return directory
 
@@ -180,7 +181,8 @@ _PORTS = range(20_000, 32_000)
 listens can otherwise be given the very port that it calls, and connects to itself."""
 _TRIES = 20
 _FIRST_LINE = 1 << 16
-# Ends with its parent, also when that is killed. (Linux counts the thread that started it.)
+# The child asks for its end with its parent, and then becomes the command. (Linux counts the thread
+# that started it as the parent.)
 _DIES_WITH_PARENT = """
 import os, sys
 if sys.platform == "linux":
@@ -189,6 +191,23 @@ if sys.platform == "linux":
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def start_command(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a command that ends with this process; Ctrl-C in a terminal does not reach it.
+
+    Args:
+        command: the program and its arguments.
+        output: the file for its output and its errors.
+    """
+    guarded = [sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid())]
+    return subprocess.Popen(
+        [*guarded, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
 
 
 def find_server() -> Path:
@@ -234,17 +253,12 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
     def port(self) -> int:
-        """Where it listens.
+        """The port it listens on.
 
         Raises:
             BrokerFailed: it was never started.
@@ -255,7 +269,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients connect to, as a URL."""
+        """The URL that clients connect to."""
         return f"tls://{HOST}:{self.port}"
 
     @property
@@ -332,16 +346,9 @@ class Broker:
 
     def _launch(self, port: int) -> None:
         command = [str(self._server), "-c", str(self._config), "-a", HOST, "-p", str(port)]
-        guarded = [sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid())]
         with self.log.open("ab") as log:
             log.truncate(0)
-            self._process = subprocess.Popen(
-                [*guarded, *command, "-l", str(self.log)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for who started it
-            )
+            self._process = start_command([*command, "-l", str(self.log)], log)
 
     def _answers(self, port: int, end: float) -> bool:
         """Wait until the server asks for TLS; False if it ended or takes too long."""
@@ -365,7 +372,7 @@ class Broker:
 
 
 def _asks_for_tls(port: int) -> bool:
-    """Whether a NATS server greets at a port, and wants TLS."""
+    """Return whether a NATS server greets at a port and requires TLS."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as link, link.makefile("rb") as up:
             line = up.readline(_FIRST_LINE)

@@ -1,4 +1,4 @@
-"""Who a participant is: its names, its keys and certificate, and the directory of everybody's keys.
+"""The identity of a participant: names, keys, certificate, and the directory of all public keys.
 
 As in the exchange, a participant is a number: a device's own, or `COORDINATOR`. It has a short name
 in subjects, `17` or `c`; a user name for the broker, which its certificate holds,
@@ -113,7 +113,7 @@ def folder_name(participant: int) -> str:
 
 
 CERTIFICATE, KEY, SEAL_KEY, AUTHORITY = "certificate.pem", "key.pem", "seal.key", "authority.pem"
-"""What a participant's folder holds; the last one is public, and the same for all participants."""
+"""Files in a participant's folder; the last one is public, and the same for all participants."""
 SEAL_BYTES = 32
 _LARGEST = 1 << 16
 
@@ -149,7 +149,7 @@ def read_tls_key(path: Path) -> Ed25519PrivateKey:
     Raises:
         InputError: there is no such file, others may read it, or it is damaged.
     """
-    content = read_private(path)
+    content = read_small(path, private=True)
     try:
         key = load_pem_private_key(content, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -157,15 +157,6 @@ def read_tls_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path}: is not an Ed25519 private key in PEM form, without password")
     return key
-
-
-def read_private(path: Path) -> bytes:
-    """Read a small file that only its owner may read.
-
-    Raises:
-        InputError: there is no such file, or others may read it.
-    """
-    return read_small(path, private=True)
 
 
 def read_small(path: Path, *, private: bool = False) -> bytes:
@@ -192,7 +183,7 @@ def read_small(path: Path, *, private: bool = False) -> bytes:
 
 YEAR = timedelta(days=365)
 CLOCK_SKEW = timedelta(minutes=5)
-"""A certificate begins so much before it is issued: clocks of devices differ."""
+"""Time by which a certificate begins before it is issued, as clocks of devices differ."""
 SEAL = re.compile(r"lumos://seal/([0-9a-f]{64})")
 """The URI with the sealing key of a participant."""
 _ORGANISATION = "lumos"
@@ -201,17 +192,17 @@ _BROKER = "broker"
 
 @dataclass(frozen=True)
 class Validity:
-    """From when to when a certificate is valid."""
+    """The period in which a certificate is valid."""
 
     begin: datetime
     end: datetime
 
     @classmethod
     def lasting(cls, duration: timedelta = YEAR) -> "Validity":
-        """From now on, with an allowance for clocks that differ.
+        """Return a period that begins now, with an allowance for clocks that differ.
 
         Raises:
-            UsageError: nothing would be left of it.
+            UsageError: `duration` is not positive, or too long.
         """
         if duration <= timedelta(0):
             raise UsageError("`valid` must be longer than 0, as 365d or 12h")
@@ -223,7 +214,7 @@ class Validity:
 
 
 class ParticipantKeys(NamedTuple):
-    """What the certificate of a participant says of it."""
+    """The content of a participant's certificate."""
 
     participant: int
     seal: bytes
@@ -237,7 +228,7 @@ def new_tls_key() -> Ed25519PrivateKey:
 
 def authority_certificate(key: Ed25519PrivateKey, validity: Validity) -> x509.Certificate:
     """Sign the certificate of a new federation authority with its own key."""
-    name = _name(f"authority {entropy.draw(8).hex()}")
+    name = certificate_name(f"authority {entropy.draw(8).hex()}")
     builder = _builder(name, name, key.public_key(), validity)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
@@ -261,7 +252,7 @@ def participant_certificate(
         public: its TLS key.
         authority: certificate of the authority.
         signer: key of the authority.
-        validity: from when to when.
+        validity: the period in which it is valid.
     """
     return _leaf(
         folder_name(keys.participant),
@@ -297,11 +288,6 @@ def participant_uris(keys: ParticipantKeys) -> list[x509.GeneralName]:
     ]
 
 
-def participant_name_of(participant: int) -> x509.Name:
-    """Return the subject of a participant's certificate, for people; the broker reads the URI."""
-    return _name(folder_name(participant))
-
-
 def _leaf(
     common_name: str,
     names: list[x509.GeneralName],
@@ -314,7 +300,7 @@ def _leaf(
     end = authority.not_valid_after_utc
     if validity.end > end:
         raise UsageError(f"the authority itself ends on {end:%Y-%m-%d}; choose a shorter `valid`")
-    builder = _builder(_name(common_name), authority.subject, public, validity)
+    builder = _builder(certificate_name(common_name), authority.subject, public, validity)
     for extension, critical in (
         (x509.SubjectAlternativeName(names), False),
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -335,7 +321,8 @@ def _builder(
     )
 
 
-def _name(common_name: str) -> x509.Name:
+def certificate_name(common_name: str) -> x509.Name:
+    """Return the subject of a certificate, for people; the broker reads the URI."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANISATION),
@@ -370,7 +357,7 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def read_participant_uris(extensions: x509.Extensions) -> ParticipantKeys:
-    """Read who a certificate, or a request for one, is of, and the sealing key.
+    """Read the participant and the sealing key of a certificate, or of a request for one.
 
     Raises:
         InputError: it is not of a participant.
@@ -421,13 +408,26 @@ def check_authority_certificate(certificate: x509.Certificate) -> Ed25519PublicK
     try:
         certificate.verify_directly_issued_by(certificate)
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        key = certificate.public_key()
+        if not constraints.ca or not isinstance(key, Ed25519PublicKey):
+            raise TypeError("no authority, or another kind of key")
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         raise InputError("is not the certificate of a federation authority") from None
-    key = certificate.public_key()
-    if not constraints.ca or not isinstance(key, Ed25519PublicKey):
-        raise InputError("is not the certificate of a federation authority")
     refuse_outdated(certificate, "the authority")
     return key
+
+
+def read_authority(folder: Path) -> tuple[x509.Certificate, Ed25519PublicKey]:
+    """Read and check the authority's certificate in a folder; return it with its key.
+
+    Raises:
+        InputError: the file is missing or damaged, no authority's, or not valid now.
+    """
+    certificate = read_certificate(folder / AUTHORITY)
+    try:
+        return certificate, check_authority_certificate(certificate)
+    except LumosError as error:
+        raise InputError(f"{folder / AUTHORITY}: {error}") from None
 
 
 def refuse_outdated(certificate: x509.Certificate, whose: str) -> None:
@@ -467,7 +467,7 @@ _PURPOSE = b"lumos directory 1\0"
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the directory says of one participant."""
+    """The directory's entry of one participant."""
 
     participant: int
     seal: str
@@ -477,7 +477,7 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str
     """SHA-256 of its TLS key (SubjectPublicKeyInfo), in hex, as NATS pins it."""
     ends: int
-    """When its certificate ends, in seconds since 1970."""
+    """The end of its certificate, in seconds since 1970."""
 
     @classmethod
     def of(cls, keys: ParticipantKeys, certificate: x509.Certificate) -> "Listed":
@@ -513,12 +513,12 @@ class Directory:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what is signed, in hex: equal where two participants have the same directory."""
+        """SHA-256 of the signed body, in hex: equal for participants with the same directory."""
         return hashlib.sha256(self._body()).hexdigest()
 
     @classmethod
     def load(cls, path: Path, authority: x509.Certificate) -> "Directory":
-        """Read a directory, once the signature of the authority is found right.
+        """Read a directory after checking the signature of the authority.
 
         Args:
             path: the file.
@@ -551,10 +551,9 @@ class Directory:
         except ValueError:
             raise InputError("is of another version of Lumos") from None
         participants = {listed.participant: listed for listed in read.participants}
-        for what in ("party", "seal", "certificate", "tls_key"):
-            if len({getattr(listed, what) for listed in read.participants}) < len(
-                read.participants
-            ):
+        for what in ("participant", "seal", "certificate", "tls_key"):
+            distinct = {getattr(listed, what) for listed in read.participants}
+            if len(distinct) < len(read.participants):
                 raise InputError(f"lists two participants with the same {what}; issue them again")
         return cls(participants, read.serial)
 
@@ -573,7 +572,7 @@ class Directory:
         return Directory({**self.participants, **new}, self.serial + 1)
 
     def listed(self, participant: int) -> Listed:
-        """Return what is known of a participant.
+        """Return the entry of a participant.
 
         Raises:
             InputError: nobody has this number, or its certificate has ended.
@@ -597,7 +596,7 @@ class Directory:
 
 
 class Identity(InMemoryOnly):
-    """Who a process is in a federation; `Identity.load` makes one."""
+    """The identity of a process in a federation; `Identity.load` makes one."""
 
     __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "participant")
 
@@ -629,22 +628,19 @@ class Identity(InMemoryOnly):
             InputError: a file is missing or damaged, others may read a private key, the certificate
                 is not valid now, of another authority, another participant or other keys.
         """
-        authority = read_certificate(folder / AUTHORITY)
+        authority, _ = read_authority(folder)
         certificate = read_certificate(folder / CERTIFICATE)
-        at = AUTHORITY
         try:
-            check_authority_certificate(authority)
-            at = CERTIFICATE
             keys = check_participant_certificate(certificate, authority)
         except LumosError as error:
-            raise InputError(f"{folder / at}: {error}") from None
+            raise InputError(f"{folder / CERTIFICATE}: {error}") from None
         if participant is not None and participant != keys.participant:
             raise InputError(
                 f"{folder}: is of {described(keys.participant)}, not of {described(participant)}"
             )
         if read_tls_key(folder / KEY).public_key() != certificate.public_key():
             raise InputError(f"{folder / KEY}: is not the key of {CERTIFICATE}; issue both")
-        seal = read_private(folder / SEAL_KEY)
+        seal = read_small(folder / SEAL_KEY, private=True)
         if len(seal) != SEAL_BYTES:
             raise InputError(f"{folder / SEAL_KEY}: has not {SEAL_BYTES} bytes; issue a new one")
         if bytes(PrivateKey(seal).public_key) != keys.seal:

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from types import FrameType, TracebackType
-from typing import IO, Any
+from types import FrameType
+from typing import Any
 
-from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
+from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
-from lumos.deploy.nats import Faults
+from lumos.deploy.nats import LinkFaults
 from lumos.deploy.pki import LOOPBACK, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import DeviceProcess
@@ -51,15 +51,6 @@ from lumos.training.given_split import GivenSplit
 from lumos.training.write_parts import write_parts
 
 _PR_SET_PDEATHSIG = 1
-# The child asks for its end with its parent, and then becomes the command.
-_GUARDED = """
-import os, sys
-if sys.platform == "linux":
-    import ctypes, signal
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def end_with(parent: int) -> None:
@@ -70,22 +61,8 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def start_command(
-    command: Sequence[str], *, output: IO[bytes], errors: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    """Start a command that ends with this process; Ctrl-C in a terminal does not reach it."""
-    guarded = [sys.executable, "-I", "-S", "-c", _GUARDED, str(os.getpid())]
-    return subprocess.Popen(
-        [*guarded, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=errors,
-        start_new_session=True,
-    )
-
-
 def fork(work: Callable[[], int]) -> int:
-    """Run a function in a forked child, which ends with this process; returns its number.
+    """Run a function in a forked child, which ends with this process; return its process id.
 
     Args:
         work: its result is the exit status.
@@ -109,19 +86,16 @@ def fork(work: Callable[[], int]) -> int:
 
 
 def children_of(process: int) -> list[int]:
-    """Numbers of the children of a process; none where the system does not say."""
+    """Return the ids of a process's children; empty where the system does not list them."""
     try:
-        return [int(word) for word in _children(process).read_text().split()]
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text()
     except OSError:
         return []
-
-
-def _children(process: int) -> Path:
-    return Path(f"/proc/{process}/task/{process}/children")
+    return [int(number) for number in listed.split()]
 
 
 def private_megabytes(process: int) -> float | None:
-    """Memory that only this process has; None where the system does not say."""
+    """Return the private memory of a process; None where the system does not report it."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -133,7 +107,7 @@ def private_megabytes(process: int) -> float | None:
 MAX_DEVICES = 2_000
 """On one machine."""
 _MAX_PAYLOAD = 8 << 20
-_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every party shows a certificate)
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 (every participant shows a certificate)
 
 
 @dataclass(frozen=True)
@@ -236,8 +210,8 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run_device(path: Path, broker: str | None = None, faults: Faults | None = None) -> bool:
-    """Be the device of a folder until the run has ended; see `DeviceProcess.run`."""
+def run_device(path: Path, broker: str | None = None, faults: LinkFaults | None = None) -> bool:
+    """Run the device of a folder until the run has ended; see `DeviceProcess.run`."""
     folder = ParticipantFolder.open(path, coordinator=False)
     name = described(folder.participant)
 
@@ -248,7 +222,7 @@ def run_device(path: Path, broker: str | None = None, faults: Faults | None = No
 
 
 def load_program(path: Path) -> None:
-    """Import all that devices of a run need; of the folder, only public files are read."""
+    """Import all code that devices of a run need; read only public files of the folder."""
     plan, manifest = read_plan(path), read_manifest(path)
     job = TrainingJob(manifest, plan.config, None, None)
     for phase in (TREES, SETUP)[: job.last + 1]:
@@ -256,21 +230,17 @@ def load_program(path: Path) -> None:
 
 
 def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
-    """Be the devices of several folders, in a child process each; the largest exit status."""
+    """Run the devices of several folders, a child process each; return the largest exit status."""
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
-    children = [fork(partial(_device_status, path, broker)) for path in paths]
+    children = [fork(partial(as_status, partial(run_device, path, broker), path)) for path in paths]
     with _passed_on(children):
         return max(_waited(child) for child in children)
 
 
-def _device_status(path: Path, broker: str | None) -> int:
-    return as_status(lambda: run_device(path, broker), path)
-
-
 def as_status(work: Callable[[], object], path: Path) -> int:
-    """The exit status of a device's work; what went wrong is one line."""
+    """Return the exit status of a device's work, and print an error as one line."""
     try:
         work()
     except LumosError as error:
@@ -292,7 +262,7 @@ def _waited(child: int) -> int:
 
 @contextmanager
 def _passed_on(children: Sequence[int]) -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM are for the children."""
+    """Pass SIGINT and SIGTERM on to the children, inside."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         for child in children:
@@ -312,7 +282,7 @@ def _passed_on(children: Sequence[int]) -> Iterator[None]:
 
 COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
 END_SECONDS = 20.0
-"""How long devices may take to end after the coordinator, or after they were asked to."""
+"""Seconds that devices may take to end after the coordinator, or after a signal."""
 _MEMORY_SECONDS = 2.0
 
 
@@ -365,16 +335,11 @@ class LocalFederation:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def is_running(self) -> bool:
-        """Whether the run goes on.
+        """Return whether the run is still in progress.
 
         Raises:
             RunFailed: it has failed, with the reason.
@@ -390,15 +355,15 @@ class LocalFederation:
         return False
 
     def status(self) -> RunStatus | None:
-        """How the run goes on; None before the coordinator has begun."""
+        """Return the status of the run; None before the coordinator has begun."""
         return read_status(self._layout.coordinator)
 
     def devices_run(self) -> bool:
-        """Whether a device is still there."""
+        """Return whether a device process is still running."""
         return self._processes[DEVICES_LOG].poll() is None
 
     def result(self) -> dict[str, Any]:
-        """What the run ended with, once it is over.
+        """Return the result of the run, once it is over.
 
         Raises:
             ProtocolError: devices ended with different weights.
@@ -443,10 +408,10 @@ class LocalFederation:
     def _start(self, log: str, *arguments: str) -> None:
         with (self._layout.path / log).open("wb") as file:
             command = [sys.executable, "-m", "lumos", *arguments]
-            self._processes[log] = start_command(command, output=file, errors=file)
+            self._processes[log] = start_command(command, file)
 
     def _weigh(self) -> None:
-        """Measure what devices weigh, now and then; the largest mean is kept."""
+        """Measure the memory of devices from time to time; keep the largest mean."""
         now = time.monotonic()
         if now < self._next_memory:
             return

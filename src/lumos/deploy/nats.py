@@ -1,9 +1,8 @@
 """A participant's link to the others: packets, sealed, over the broker.
 
-The link is always there, the connection below it is not: it is made again for ever, with bounded
-waits. Without one nothing is kept for later, since mailboxes repeat what is not acknowledged. What
-arrives and is not a packet of this run from its sender to this participant is dropped, with a line
-that is not written more often than people can read.
+The link reconnects to the broker for ever, with bounded waits. While there is no connection nothing
+is queued, since mailboxes repeat what is not acknowledged. Whatever arrives and is not a packet of
+this run from its sender to this participant is dropped and logged, at a limited rate.
 
 `LinkFaults` are faults of a network, drawn from a seed: for tests and benchmarks, never of a real
 device.
@@ -16,14 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from nacl.exceptions import CryptoError
 from nacl.public import Box
-from nats.aio.msg import Msg
-from nats.errors import Error
 
 from lumos.crypto import entropy
 from lumos.deploy.identity import (
@@ -40,12 +36,20 @@ from lumos.errors import LumosError, UsageError
 from lumos.storage import one_line
 from lumos.typing import Ints
 
+try:
+    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
+    from nats.aio.msg import Msg
+    from nats.aio.transport import TcpTransport
+    from nats.errors import ConnectionClosedError, Error
+except ImportError:
+    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
+
 PAUSE = 10.0
 """Seconds between two lines about one sender."""
 
 
 class DropLog:
-    """Says that packets were dropped, and why; of each sender at most once in `PAUSE` seconds.
+    """A log of dropped packets and the reasons, at most one line per sender in `PAUSE` seconds.
 
     Args:
         log: called with a line.
@@ -55,12 +59,12 @@ class DropLog:
     def __init__(self, log: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._log, self._clock = log, clock
         self._next: dict[int | None, float] = {}
-        self._unsaid: dict[int | None, int] = {}
+        self._unlogged: dict[int | None, int] = {}
         self.total = 0
         """Packets that were dropped."""
 
     def drop(self, sender: int | None, why: str) -> None:
-        """A packet was dropped.
+        """Count a dropped packet, and log it.
 
         Args:
             sender: None where it is nobody of the directory.
@@ -69,10 +73,10 @@ class DropLog:
         self.total += 1
         now = self._clock()
         if now < self._next.get(sender, float("-inf")):
-            self._unsaid[sender] = self._unsaid.get(sender, 0) + 1
+            self._unlogged[sender] = self._unlogged.get(sender, 0) + 1
             return
         self._next[sender] = now + PAUSE
-        more = self._unsaid.pop(sender, 0)
+        more = self._unlogged.pop(sender, 0)
         name = "somebody" if sender is None else described(sender)
         self._log(f"{name}: {why}; dropped" + (f" (and {more:,} before)" if more else ""))
 
@@ -81,7 +85,7 @@ WIRE_COUNT = "wire.count"
 
 
 class WireCount:
-    """Counts packets in a file that is mapped into memory: a process that is killed loses nothing.
+    """Packet counts in a file that is mapped into memory: a process that is killed loses nothing.
 
     Sealed packets are counted with their padding; what NATS and TLS add to them is not.
 
@@ -99,24 +103,24 @@ class WireCount:
         self._counts = np.memmap(path, np.int64, "r+" if there else "w+", shape=(4,))
 
     def add_sent(self, size: int) -> None:
-        """A packet was sent."""
+        """Count a packet that was sent."""
         self._counts[0] += 1
         self._counts[1] += size
 
     def add_received(self, size: int) -> None:
-        """A packet has arrived."""
+        """Count a packet that was received."""
         self._counts[2] += 1
         self._counts[3] += size
 
     def totals(self) -> dict[str, int]:
-        """All counts by name."""
+        """Return all counts by name."""
         names = ("packets_sent", "bytes_sent", "packets_received", "bytes_received")
         return dict(zip(names, self._counts.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class NetworkPartition:
-    """For some time these participants reach nobody else, and nobody else reaches them."""
+    """A time in which these participants and all others cannot reach one another."""
 
     participants: frozenset[int]
     begin: float
@@ -124,21 +128,21 @@ class NetworkPartition:
     end: float
 
     def parts(self, sender: int, receiver: int, now: float) -> bool:
-        """Whether it keeps a packet from its receiver."""
+        """Return whether the partition separates sender and receiver."""
         return self.begin <= now < self.end and (sender in self.participants) != (
             receiver in self.participants
         )
 
 
 class LinkFaults:
-    """What happens to the packets that one participant sends.
+    """Faults of the packets that one participant sends.
 
     Args:
         seed: with the same one, the same faults.
         loss: probability that a packet is lost.
         double: that it arrives twice.
         reorder: that it, or its copy, is late, and so overtaken.
-        delay: by at most so many seconds.
+        delay: the largest delay, in seconds.
         partitions: who is cut off, and when.
     """
 
@@ -157,7 +161,7 @@ class LinkFaults:
         self._partitions = tuple(partitions)
 
     def delays(self, sender: int, receiver: int, now: float) -> list[float]:
-        """After how many seconds the copies of a packet are sent; none where it is lost."""
+        """Return the delay in seconds of each copy of a packet; empty where it is lost."""
         if any(partition.parts(sender, receiver, now) for partition in self._partitions):
             return []
         lost, doubled = self._draws.random(2)
@@ -169,19 +173,11 @@ class LinkFaults:
         ]
 
 
-try:
-    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
-    from nats.aio.transport import TcpTransport
-    from nats.errors import ConnectionClosedError, Error
-except ImportError:
-    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
-
-
-# nats-py does not tell asyncio that a stream is under TLS; every end of one would log a warning.
+# nats-py does not inform asyncio that a stream is under TLS; every end of one would log a warning.
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
 
 CLOSE_SECONDS = 5.0
-"""How long the end of a failed attempt may take."""
+"""Seconds that closing a failed connection may take."""
 
 
 class NoTls(Error):
@@ -224,7 +220,7 @@ class TlsClient(Client):
     """
 
     guarded = False
-    """Whether the first line of a server was checked."""
+    """True once the first line of a server was checked."""
 
     async def flush(self, timeout: int = 10) -> None:
         """Wait until the broker has processed everything that was sent.
@@ -282,14 +278,14 @@ async def connect(identity: Identity, address: str, **options: Any) -> TlsClient
 
 
 Packet = tuple[int, list[Frame]]
-"""From whom, and what."""
+"""(sender, frames)."""
 MIN_WAIT, MAX_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 5.0
 """Seconds between two pings; a broker that does not answer two of them in a row is given up."""
 PROBE_SECONDS = 5.0
-"""Seconds between two questions whether the broker answers."""
+"""Seconds between two checks that the broker answers."""
 MAX_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
@@ -297,14 +293,6 @@ SEAL_OVERHEAD = Box.NONCE_SIZE + 16
 # nats-py logs a traceback of every failure; the link says what happened in one line.
 logging.getLogger("nats").addHandler(logging.NullHandler())
 logging.getLogger("nats").propagate = False
-
-
-class Faults(Protocol):
-    """What happens to packets on their way, in a test."""
-
-    def delays(self, sender: int, receiver: int, now: float) -> list[float]:
-        """After how many seconds the copies of a packet are sent; none where it is lost."""
-        ...
 
 
 class NatsLink:
@@ -328,7 +316,7 @@ class NatsLink:
         address: str,
         log: Callable[[str], None],
         count: WireCount | None = None,
-        faults: Faults | None = None,
+        faults: LinkFaults | None = None,
     ) -> None:
         self._identity, self._directory = identity, directory
         self._run, self._address, self._log = run, address, log
@@ -351,12 +339,7 @@ class NatsLink:
         self._keeping = asyncio.create_task(self._keep_connected())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._leaving = True
         if self._keeping is not None:
             self._keeping.cancel()
@@ -364,7 +347,7 @@ class NatsLink:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the broker now."""
+        """True while there is a connection to the broker."""
         return self._client is not None and self._client.is_connected
 
     def wake(self) -> None:
@@ -372,7 +355,7 @@ class NatsLink:
         self._waking.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until something has arrived or `wake` is called, at most so long."""
+        """Wait until something has arrived or `wake` is called, at most `seconds`."""
         if not self._arrived and seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
@@ -383,7 +366,7 @@ class NatsLink:
         self._waking.clear()
 
     def take(self) -> list[Packet]:
-        """All that has arrived since the last call."""
+        """Return all packets received since the last call."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -438,22 +421,22 @@ class NatsLink:
     async def _keep_connected(self) -> None:
         """Connect, and connect again whenever the connection has ended."""
         wait = MIN_WAIT
-        said = ""
+        logged = ""
         while not self._leaving:
             closed = asyncio.Event()
             try:
                 client = await self._connect(closed)
             except (Error, OSError, TimeoutError, LumosError) as error:
                 line = f"no connection to the broker ({one_line(error) or type(error).__name__})"
-                if line != said:
+                if line != logged:
                     self._log(f"{line}; trying again")
-                    said = line
+                    logged = line
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, MAX_WAIT)
                 continue
-            if said:
+            if logged:
                 self._log("connected to the broker")
-            said, wait = "", MIN_WAIT
+            logged, wait = "", MIN_WAIT
             try:
                 self._client = client
                 self._waking.set()
@@ -494,7 +477,7 @@ class NatsLink:
             self._dropped.drop(None, "a packet of a participant that is not in the directory")
             return
         if not PADDING <= len(sealed) - SEAL_OVERHEAD <= LARGEST:
-            self._dropped.drop(sender, "a packet has a size that no packet has")
+            self._dropped.drop(sender, f"invalid packet size: {len(sealed):,} bytes")
             return
         try:
             packet = self._box(sender).decrypt(sealed)
@@ -509,7 +492,7 @@ class NatsLink:
 
 
 async def _answers(client: TlsClient, closed: asyncio.Event) -> bool:
-    """Whether the broker still answers, asked after a while.
+    """Wait a while, and return whether the broker still answers.
 
     nats-py does not always say that a connection has ended: then a participant would wait for ever.
     """
@@ -537,7 +520,7 @@ async def _closed(client: TlsClient) -> None:
 
 
 def _packets(route: Route, frames: list[Frame], most: int) -> list[bytes]:
-    """Frames in packets of at most so many bytes each, as far as single frames allow."""
+    """Split frames into packets of at most `most` bytes each, as far as single frames allow."""
     packet = encode(route, frames)
     if len(packet) <= most or len(frames) == 1:
         return [packet]

@@ -4,7 +4,8 @@
     coordinator/   device-0/  device-1/  …   each with certificate, private keys and authority.pem
     broker/                                  certificate and TLS key of the NATS server
 
-A participant's folder goes to the participant. `authority.key` stays; who has it can be anybody.
+A participant's folder goes to the participant. `authority.key` stays: its holder can take the
+place of anybody.
 
 A device may make its keys itself, so that they never leave it, and request a certificate. The file
 has a standard signing request (PKCS #10), which the TLS key signs and which names the participant
@@ -42,15 +43,14 @@ from lumos.deploy.identity import (
     Validity,
     authority_certificate,
     broker_certificate,
-    check_authority_certificate,
+    certificate_name,
     described,
     folder_name,
     new_tls_key,
     participant_certificate,
     participant_name,
-    participant_name_of,
     participant_uris,
-    read_certificate,
+    read_authority,
     read_participant_uris,
     read_small,
     read_tls_key,
@@ -78,7 +78,7 @@ class NewKeys(InMemoryOnly):
 
     @property
     def public(self) -> ParticipantKeys:
-        """Who it is, and its public sealing key."""
+        """The participant and its public sealing key."""
         return ParticipantKeys(
             self.participant, bytes(self._signing.verify_key.to_curve25519_public_key())
         )
@@ -92,7 +92,9 @@ class NewKeys(InMemoryOnly):
 
     def request(self) -> bytes:
         """Return a request for a certificate of these keys, with proof that they are ours."""
-        builder = x509.CertificateSigningRequestBuilder(participant_name_of(self.participant))
+        builder = x509.CertificateSigningRequestBuilder(
+            certificate_name(folder_name(self.participant))
+        )
         names = x509.SubjectAlternativeName(participant_uris(self.public))
         signed = builder.add_extension(names, critical=False).sign(self.tls, None)
         proof = self._signing.sign(_PURPOSE + signed.public_bytes(Encoding.DER)).signature
@@ -131,7 +133,7 @@ def request_certificate(folder: Path, participant: int) -> Path:
 
     Args:
         folder: a new folder, or one without keys.
-        participant: who asks.
+        participant: number of the device, or `COORDINATOR`.
 
     Returns:
         The file of the request.
@@ -174,11 +176,11 @@ def _checked(content: bytes) -> tuple[ParticipantKeys, Ed25519PublicKey]:
     except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, CryptoError):
         raise InputError(wrong) from None
     if not valid or not isinstance(tls, Ed25519PublicKey):
-        raise InputError("its sender has not shown to have the TLS key")
+        raise InputError("does not prove possession of the TLS key")
     try:
         signer.verify(_PURPOSE + signed.public_bytes(Encoding.DER), proof)
     except (ValueError, CryptoError):
-        raise InputError("its sender has not shown to have the sealing key") from None
+        raise InputError("does not prove possession of the sealing key") from None
     if keys.seal != seal:
         raise InputError("names another sealing key than the one that it proves")
     return keys, tls
@@ -191,7 +193,7 @@ AUTHORITY_LASTS = 10 * YEAR
 
 
 class FederationAuthority(InMemoryOnly):
-    """Signs for a federation; `create` and `open` make one."""
+    """The signing authority of a federation; `create` and `open` make one."""
 
     __slots__ = ("_key", "certificate", "folder")
 
@@ -204,7 +206,7 @@ class FederationAuthority(InMemoryOnly):
 
         Args:
             folder: a new or empty one.
-            duration: how long it is valid.
+            duration: time for which it is valid.
 
         Raises:
             UsageError: the folder is not empty, or the duration not positive.
@@ -229,12 +231,8 @@ class FederationAuthority(InMemoryOnly):
         """
         if not (folder / AUTHORITY).is_file():
             raise UsageError(f"{folder}: has no authority; make one with: lumos pki init {folder}")
-        certificate = read_certificate(folder / AUTHORITY)
+        certificate, public = read_authority(folder)
         key = read_tls_key(folder / AUTHORITY_KEY)
-        try:
-            public = check_authority_certificate(certificate)
-        except LumosError as error:
-            raise InputError(f"{folder / AUTHORITY}: {error}") from None
         if public != key.public_key():
             raise InputError(f"{folder / AUTHORITY_KEY}: is not the key of {AUTHORITY}")
         return cls(folder, certificate, key)
@@ -268,15 +266,12 @@ class FederationAuthority(InMemoryOnly):
         signed = [self._signed(keys.public, keys.tls.public_key(), validity) for keys in drawn]
         with locked(self.folder / DIRECTORY):
             directory = self.directory
+            new: dict[int, Listed] = {}
             for keys, certificate in zip(drawn, signed, strict=True):
                 keys.write(self._place(keys.participant))
                 self._write(keys.participant, certificate)
-            listed = (
-                Listed.of(keys.public, certificate)
-                for keys, certificate in zip(drawn, signed, strict=True)
-            )
-            new = directory.replaced({each.participant: each for each in listed})
-            new.write(self.folder / DIRECTORY, self._key)
+                new[keys.participant] = Listed.of(keys.public, certificate)
+            directory.replaced(new).write(self.folder / DIRECTORY, self._key)
         return [self._place(participant) for participant in chosen]
 
     def issue_requested(
@@ -284,15 +279,15 @@ class FederationAuthority(InMemoryOnly):
     ) -> tuple[CheckedRequest, Path]:
         """Sign the certificate that a participant asks for, which keeps its private keys itself.
 
-        Whether the request is that participant's is for the operator to find out: compare the
-        fingerprint with what the device printed.
+        The operator must check that the request is that participant's: compare the fingerprint with
+        the one that the device printed.
 
         Args:
             request: a file of `request_certificate`.
             validity: by default a year from now.
 
         Returns:
-            What was asked for, and a folder with `certificate.pem` and `authority.pem`, for the
+            The request, and a folder with `certificate.pem` and `authority.pem`, for the
             participant to copy beside its keys.
 
         Raises:
@@ -362,7 +357,7 @@ def make_federation(
 
     Args:
         folder: a new or empty one.
-        devices: how many.
+        devices: number of devices.
         hosts: names and addresses of the broker.
     """
     authority = FederationAuthority.create(folder)

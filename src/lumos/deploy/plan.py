@@ -1,5 +1,4 @@
-"""What participants are handed before a run begins: the public plan, and the folder of each,
-checked.
+"""The files that participants get before a run: the public plan, and the folder of each.
 
 | file | holds |
 |---|---|
@@ -8,7 +7,7 @@ checked.
 | `directory.json` | everybody's public keys |
 | `part-00017.safetensors` | of a device: its own part, as `lumos split` writes it |
 
-What a participant keeps for itself in a run is in the same folder (`lumos.deploy.state`).
+The state of a participant in a run is in the same folder (`lumos.deploy.state`).
 """
 
 import fcntl
@@ -38,7 +37,7 @@ FORMAT = 1
 BROKER = "tls://127.0.0.1:4222"
 BEAT = 1.0
 DEFAULTS = {"aggregate": "secure", "randomness": "system"}
-"""Of real devices, where nothing else is asked for."""
+"""Default settings of real devices."""
 
 
 class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +56,13 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
     beat: float = BEAT
     """Seconds between two signs of life."""
     broker: str = BROKER
-    """Where the broker listens."""
+    """Address of the broker."""
     stay: bool = False
-    """Whether devices stay after the training, and answer (`lumos predict`)."""
+    """True where devices stay after the training, and answer (`lumos predict`)."""
 
     @property
     def tag(self) -> bytes:
-        """The run, as packets have it."""
+        """The tag of the run in packets."""
         return bytes.fromhex(self.run)
 
     @property
@@ -110,7 +109,7 @@ def new_plan(
     broker: str = BROKER,
     stay: bool = False,
 ) -> FederationPlan:
-    """The plan of a new run over parts, one for each device.
+    """Return the plan of a new run over parts, one for each device.
 
     Raises:
         UsageError: the settings cannot be run by real devices.
@@ -148,7 +147,7 @@ def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = 
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """By which participants check that they have parts of the same graph."""
+    """Return the digest by which participants check that they have parts of the same graph."""
     return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
 
 
@@ -181,12 +180,12 @@ def read_plan(folder: Path) -> FederationPlan:
 LOCK = "in-use"
 RESULT = "result.json"
 WIRE = "wire"
-"""What is added to a result last: packets and bytes that passed."""
+"""The key that is added to a result last: packets and bytes sent and received."""
 
 
 @dataclass(frozen=True, eq=False)
 class ParticipantFolder:
-    """What a participant is handed; `ParticipantFolder.open` reads it."""
+    """The checked folder of a participant; `ParticipantFolder.open` reads it."""
 
     path: Path
     plan: FederationPlan
@@ -196,7 +195,7 @@ class ParticipantFolder:
 
     @property
     def participant(self) -> int:
-        """Whose it is."""
+        """The participant that the folder belongs to."""
         return self.identity.participant
 
     @property
@@ -225,7 +224,7 @@ class ParticipantFolder:
         if simulated != (manifest.graph.simulation is not None):
             raise InputError(
                 f"{path}: manifest.json of a simulation (with digests of all data) belongs to "
-                "simulated randomness, and to nothing else; prepare the folders with lumos up"
+                "seeded randomness, and to nothing else; prepare the folders with lumos up"
             )
         devices = manifest.graph.devices
         if manifest.parts != devices:
@@ -245,7 +244,7 @@ class ParticipantFolder:
         return cls(path, plan, manifest, identity, directory)
 
     def ended_result(self) -> dict[str, Any] | None:
-        """The result, where the run is over for this participant; None while it is not."""
+        """Return the result, where the run is over for this participant; None while it is not."""
         path = self.path / RESULT
         if not path.exists():
             return None

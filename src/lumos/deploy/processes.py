@@ -8,14 +8,15 @@ with the budget that it had left (`lumos.deploy.questions`).
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from lumos.crypto import entropy
-from lumos.deploy.nats import WIRE_COUNT, Faults, NatsLink, WireCount
+from lumos.deploy.nats import WIRE_COUNT, LinkFaults, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, ParticipantFolder
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
@@ -52,31 +53,11 @@ from lumos.training.trainer import weights_digest
 from lumos.typing import Arrays
 
 MAX_SLEEP = 1.0
-"""Seconds after which the loop looks around, also where nothing is due."""
-
-
-class DrivenParticipant(Protocol):
-    """A device or the coordinator; see `lumos.deploy.protocol`."""
-
-    def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived."""
-        ...
-
-    def advance(self, now: float) -> None:
-        """Go on as far as that allows."""
-        ...
-
-    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
-        ...
-
-    def next_due(self) -> float:
-        """When there is something to do, if nothing arrives."""
-        ...
+"""Longest sleep of the loop in seconds, also where nothing is due."""
 
 
 class StopRequest:
-    """Whether somebody has asked the process to end."""
+    """The signal that asked the process to end; false while there is none."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -87,7 +68,7 @@ class StopRequest:
 
 @contextmanager
 def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
-    """Inside, SIGINT and SIGTERM ask for an end in order, and call `wake`."""
+    """Make SIGINT and SIGTERM request an orderly end and call `wake`, inside."""
     request, loop = StopRequest(), asyncio.get_running_loop()
 
     def ask(number: int) -> None:
@@ -104,7 +85,7 @@ def stopped_by_signals(wake: Callable[[], None]) -> Iterator[StopRequest]:
 
 
 async def drive(
-    participant: DrivenParticipant,
+    participant: DeviceParticipant | AnsweringParticipant | CoordinatorParticipant,
     link: NatsLink,
     over: Callable[[float], bool],
     observe: Callable[[int, list[Frame]], None] | None = None,
@@ -114,8 +95,8 @@ async def drive(
     Args:
         participant: has begun, by the clock `time.monotonic`.
         link: is open.
-        over: asked with the time, after all that is due was sent: whether to return.
-        observe: called with every packet that has arrived: from whom, and what.
+        over: called with the time after all that is due was sent; returns whether to stop.
+        observe: called with the sender and the frames of every packet received.
     """
     while True:
         now = time.monotonic()
@@ -135,18 +116,26 @@ async def drive(
 
 BOOT_BYTES = 16
 FAREWELLS = 3
-"""How often a device says that it has heard of the end: packets can be lost."""
+"""Number of farewells that a device sends once it knows of the end: packets can be lost."""
 
 
 class _ParticipantProcess:
-    """What the processes of devices and of the coordinator share."""
+    """The common part of the processes of devices and of the coordinator.
+
+    Args:
+        folder: of the participant.
+        log: called with a line, without anything private.
+        broker: address in place of the plan's.
+        faults: of a test.
+    """
 
     def __init__(
         self,
         folder: ParticipantFolder,
         log: Callable[[str], None],
-        broker: str | None,
-        faults: Faults | None,
+        *,
+        broker: str | None = None,
+        faults: LinkFaults | None = None,
     ) -> None:
         self._folder, self._log = folder, log
         self._broker, self._faults = broker or folder.plan.broker, faults
@@ -160,7 +149,7 @@ class _ParticipantProcess:
         )  # fmt: skip
 
     def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
-        """Return what the results of all participants have."""
+        """Return the entries common to the results of all participants."""
         return {
             "run": self._folder.plan.run,
             "randomness": self._folder.plan.config.train.randomness,
@@ -170,7 +159,7 @@ class _ParticipantProcess:
         }
 
     def _end_result(self) -> dict[str, Any]:
-        """Add what passed on the wire to the result: from then on the run is over."""
+        """Add packets and bytes on the wire to the result: from then on the run is over."""
         path = self._folder.path / RESULT
         result: dict[str, Any] = {**read_json(path), WIRE: self._count.totals()}
         write_json(path, result, private=True, durable=True)
@@ -192,27 +181,18 @@ def _refuse_interrupted(stop: StopRequest) -> None:
 
 
 class DeviceProcess(_ParticipantProcess):
-    """One device, with what is on its disk.
+    """One device, with its state on disk."""
 
-    Args:
-        folder: of the device.
-        log: called with a line, without anything private.
-        broker: address in place of the plan's.
-        faults: of a test.
-    """
+    _farewells = 0
 
-    def __init__(
-        self,
-        folder: ParticipantFolder,
-        log: Callable[[str], None],
-        *,
-        broker: str | None = None,
-        faults: Faults | None = None,
-    ) -> None:
-        super().__init__(folder, log, broker, faults)
-        self._store = DeviceFolder(folder.path)
-        self._answering = AnsweringFiles(folder.path, folder.plan.run, folder.participant)
-        self._farewells = 0
+    @cached_property
+    def _store(self) -> DeviceFolder:
+        return DeviceFolder(self._folder.path)
+
+    @cached_property
+    def _answering(self) -> AnsweringFiles:
+        folder = self._folder
+        return AnsweringFiles(folder.path, folder.plan.run, folder.participant)
 
     def run(self) -> bool:
         """Take part until the run has ended; False where a signal ended this process before.
@@ -244,7 +224,7 @@ class DeviceProcess(_ParticipantProcess):
             return True
 
     async def _take_part(self) -> str | None:
-        """What the coordinator said of the end; None where a signal came before."""
+        """Return the end that the coordinator announced; None where a signal came before."""
         folder = self._folder
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
@@ -260,18 +240,16 @@ class DeviceProcess(_ParticipantProcess):
             self._log,
             self._answering.pairs if folder.plan.stay else None,
         )
-        link = self._link()
-        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, participant, self.prediction, link.wake):
-                await drive(participant, link, lambda _now: self._is_over(participant, stop))
-                if participant.ended is None:
-                    _refuse_interrupted(stop)
-                    return None
-                for _ in range(FAREWELLS):
-                    participant.say_farewell()
-                    for receiver, frames in participant.due(time.monotonic()):
-                        await link.send(receiver, frames)
-                    await asyncio.sleep(0.01)
+        async with self._connected(participant) as (link, stop):
+            await drive(participant, link, lambda _now: self._is_over(participant, stop))
+            if participant.ended is None:
+                _refuse_interrupted(stop)
+                return None
+            for _ in range(FAREWELLS):
+                participant.say_farewell()
+                for receiver, frames in participant.due(time.monotonic()):
+                    await link.send(receiver, frames)
+                await asyncio.sleep(0.01)
         return participant.ended
 
     async def _answer_again(self) -> None:
@@ -288,14 +266,23 @@ class DeviceProcess(_ParticipantProcess):
             folder.plan.deadline,
             self._log,
         )
-        link = self._link()
-        with threads_for(1, len(job.shard.neighbours)), stopped_by_signals(link.wake) as stop:
-            async with link, answering(folder.path, participant, self.prediction, link.wake):
-                self._log("the training is over; the device is back, and answers its owner")
-                await drive(participant, link, lambda _now: bool(stop))
+        async with self._connected(participant) as (link, stop):
+            self._log("the training is over; the device is back, and answers its owner")
+            await drive(participant, link, lambda _now: bool(stop))
+
+    @asynccontextmanager
+    async def _connected(
+        self, participant: DeviceParticipant | AnsweringParticipant
+    ) -> AsyncIterator[tuple[NatsLink, StopRequest]]:
+        """Open the link and answer the owner inside, until a signal asks for an end."""
+        folder, link, neighbours = self._folder, self._link(), participant.job.shard.neighbours
+        with threads_for(1, len(neighbours)), stopped_by_signals(link.wake) as stop:
+            prediction = partial(prediction_in, folder)
+            async with link, answering(folder.path, participant, prediction, link.wake):
+                yield link, stop
 
     def _is_over(self, participant: DeviceParticipant, stop: StopRequest) -> bool:
-        """Whether the process ends; a device that stays says good-bye to the coordinator alone."""
+        """Return whether the process ends; a device that stays only sends its farewells."""
         if stop or participant.ended is None:
             return bool(stop)
         if participant.ended or not self._folder.plan.stay:
@@ -307,10 +294,6 @@ class DeviceProcess(_ParticipantProcess):
             self._farewells += 1
             participant.say_farewell()
         return False
-
-    def prediction(self) -> dict[str, Any]:
-        """What the device believes of itself, as its result has it."""
-        return prediction_in(self._folder)
 
     def _job(self, keys: DeviceKeys | None) -> TrainingJob:
         """The device's job; without its secret, of a device that only answers."""
@@ -346,7 +329,7 @@ class DeviceProcess(_ParticipantProcess):
 
 
 def _probabilities(result: Any) -> list[float] | None:
-    """Of each class, for the device itself; None where no classes are predicted."""
+    """Return the device's own class probabilities; None where no classes are predicted."""
     logits = getattr(result, "logits", None)
     if logits is None or not logits.size:
         return None
@@ -355,7 +338,7 @@ def _probabilities(result: Any) -> list[float] | None:
 
 
 def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
-    """What a device believes of itself: `device`, `label`, `probability`.
+    """Return a device's prediction of itself: `device`, `label`, `probability`.
 
     Raises:
         UsageError: the training is not over, or was not of classes.
@@ -372,20 +355,17 @@ def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
 
 
 SILENT_BEATS = 5
-"""After a failure, devices that were not heard for so many beats are gone."""
+"""Beats after which, in a failed run, silent devices count as gone."""
 HISTORY = "history.json"
 _SECONDS = "course/seconds"
-"""In a snapshot of the coordinator: how long the run took, also before a restart."""
+"""In a snapshot of the coordinator: seconds of the run so far, restarts included."""
 
 
 class CoordinatorProcess(_ParticipantProcess):
-    """The coordinator, with what is on its disk.
+    """The coordinator, with its state on disk.
 
     Args:
-        folder: of the coordinator.
-        log: called with a line, without anything private.
-        broker: address in place of the plan's.
-        faults: of a test.
+        others: those of `_ParticipantProcess`.
         status: port of the status page, on loopback; 0 for a free one, None for no page.
     """
 
@@ -395,16 +375,16 @@ class CoordinatorProcess(_ParticipantProcess):
         log: Callable[[str], None],
         *,
         broker: str | None = None,
-        faults: Faults | None = None,
+        faults: LinkFaults | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(folder, log, broker, faults)
+        super().__init__(folder, log, broker=broker, faults=faults)
         self._status_port = status
         self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
         self._store = CoordinatorFolder(folder.path)
         self._count = WireCount(folder.path)
         self._gone: set[int] = set()
-        self._heard = 0.0
+        self._last_received = 0.0
         self._began = time.monotonic()
         plan = folder.plan
         self._page: StatusPage | None = None
@@ -436,7 +416,7 @@ class CoordinatorProcess(_ParticipantProcess):
 
     @contextmanager
     def _served(self) -> Iterator[None]:
-        """Inside, the status page is there, if it is asked for."""
+        """Serve the status page inside, if a port was given."""
         if self._status_port is None:
             yield
             return
@@ -475,20 +455,20 @@ class CoordinatorProcess(_ParticipantProcess):
         return participant.ended
 
     def _is_over(self, participant: CoordinatorParticipant, stop: StopRequest, now: float) -> bool:
-        """Whether every device that is there has heard of the end; and tell people how it goes."""
+        """Publish the status, and return whether every present device knows of the end."""
         self._show(participant, now)
         if stop:
             return True
         if not participant.finished:
-            self._heard = now
+            self._last_received = now
             return False
         plan = self._folder.plan
         patience = SILENT_BEATS * plan.beat if participant.ended else plan.deadline
-        silent = now - self._heard > patience
+        silent = now - self._last_received > patience
         return silent or self._gone >= set(participant.present())
 
     def _show(self, participant: CoordinatorParticipant, now: float) -> None:
-        """Let people know, now and then."""
+        """Publish the status from time to time."""
         wire = self._count.totals()
         self._feed.update(participant, now, WireBytes(wire["bytes_sent"], wire["bytes_received"]))
 
@@ -498,12 +478,12 @@ class CoordinatorProcess(_ParticipantProcess):
             self._page.publish(status)
 
     def _observe(self, job: TrainingJob, sender: int, frames: list[Frame]) -> None:
-        """Notice who has heard of the end."""
+        """Note the devices that know of the end."""
         for frame in frames:
             if isinstance(frame, Alive) and frame.phase >= job.left:
                 self._gone.add(sender)
             elif isinstance(frame, Alive):
-                self._heard = time.monotonic()
+                self._last_received = time.monotonic()
 
     @property
     def _seconds(self) -> float:

@@ -1,39 +1,33 @@
-"""What a device has answered about pairs: each is scored once, and both ends keep what they learnt.
+"""Questions to a device after the training: about its own label, and about pairs of devices.
 
-A pair counts from the moment both ends have agreed, whether or not a level was learnt afterwards:
-an end that falls silent then may have learnt its own. Another answer would have fresh randomness,
-and with randomized response two answers tell more than one. Asked again, a device answers from
-memory.
+**Owner.** The owner of a running device asks it through a socket in the device's folder, which only
+the owner can open. A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link", "device":
+23}`; so is the answer. The question never leaves the machine. For a pair the device then asks the
+other one, by real cryptography (`PairQuestions`).
 
-What a device agreed to survives a restart before anything follows from it (`write`). So does the
-number of answers that it has used: its budget never starts anew.
+**Pairs.** Two devices score their pair without anybody else. A question is a stream of envelopes
+between its two ends, named by a number that the asker draws. The first envelope of a question that
+a device does not know makes it answer, within its budget. A device asks one question at a time, and
+answers one: each checks the budget before it counts.
 
-What a device that stays after the training answers with, on its disk.
-
-| file | holds | |---|---| | `answers.log` | pairs that it agreed to score, its budget after each,
-and the scores it learnt | | `answering.bin` | its own vectors, degree and propagated labels, and
-the public reading of levels |
-
-The log is there before the other file. Where it is missing or damaged later, nobody knows how many
-answers the device has given: it is refused, and no budget starts anew.
-
-Questions about pairs after the training: two devices score their pair, without anybody else.
-
-A question is a stream of envelopes between its two ends, named by a number that the asker draws.
-The first envelope of a question that a device does not know makes it answer, within its budget.
-A device asks one question at a time, and answers one: each looks at the budget before it counts.
-
-A pair is scored once (`AnsweredPairs`). Asked again, either end answers its owner from memory, and
+A pair is scored once (`AnsweredPairs`), and both ends keep the score. It counts from the moment
+both ends have agreed, whether or not a score bucket was learnt afterwards: an end that falls silent
+then may have learnt its own. Another answer would have fresh randomness, and two answers by
+randomized response reveal more than one. Asked again, either end answers its owner from memory, and
 the other end not at all. Where both ask each other at the same time, the end with the lower id does
 not answer, and the other one answers once its own question is over: then both know the score.
 
-A device that is restarted has forgotten its open questions, and neither its answers nor its budget.
+**Restarts.** A device that is restarted has forgotten its open questions, and neither its answers
+nor its budget. An agreement, and the number of answers used, are on disk before anything follows
+from them (`write`).
 
-How the owner of a running device asks it: a socket in the device's folder, for the owner only.
+| file | holds |
+|---|---|
+| `answers.log` | pairs that it agreed to score, its budget after each, and the scores it learnt |
+| `answering.bin` | its own vectors, degree and propagated labels, and the public score buckets |
 
-A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link", "device": 23}`; so is the
-answer. What is asked never leaves the machine; for a pair the device then asks the other one,
-by real cryptography (`PairQuestions`).
+The log is written before the other file. Where it is missing or damaged later, the number of
+answers that the device has given is unknown: it is refused, and no budget starts anew.
 """
 
 import asyncio
@@ -43,7 +37,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +51,7 @@ from lumos.crypto import entropy
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.protocol.job import ANSWERS_WITH, TrainingJob
 from lumos.deploy.protocol.mailbox import FORGOTTEN, Mailbox
-from lumos.deploy.protocol.rounds import DeviceRounds, Presence
+from lumos.deploy.protocol.rounds import DeviceRounds
 from lumos.deploy.state import RecordLog, read_snapshot, write_snapshot
 from lumos.errors import InputError, LumosError, UsageError
 from lumos.exchange.endpoint import Program, changed
@@ -106,7 +100,7 @@ class AnsweredPairs:
         self._agreed: set[int] = set()
         self._answers: dict[int, PairAnswer] = {}
         self.used = (0, 0)
-        """How many questions the device has asked, and how many of others it has answered."""
+        """Numbers of questions that the device has asked, and that it has answered."""
         for record in before:
             self._take(record)
 
@@ -114,11 +108,11 @@ class AnsweredPairs:
         return f"AnsweredPairs(pairs={len(self._agreed)})"
 
     def agreed(self, peer: int) -> bool:
-        """Whether the pair with this device counts as answered: it is not scored again."""
+        """Return whether the pair with this device counts as answered: it is not scored again."""
         return peer in self._agreed
 
     def answer(self, peer: int) -> PairAnswer | None:
-        """What was learnt of the pair with this device; None where nothing was."""
+        """Return the answer of the pair with this device; None where there is none."""
         return self._answers.get(peer)
 
     def agree(self, peer: int, used: tuple[int, int]) -> None:
@@ -151,7 +145,7 @@ _REMEDY = (
 
 
 class _Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
-    """The first record: whose answers these are."""
+    """The first record: the run and the device of these answers."""
 
     run: str
     device: int
@@ -172,11 +166,11 @@ class AnsweringFiles:
 
     @property
     def exist(self) -> bool:
-        """Whether the device has something to answer with."""
+        """True once the device has something to answer with."""
         return self._file.exists()
 
     def begin(self, snapshot: Arrays) -> None:
-        """Keep what the device answers with; it is on the disk when this returns.
+        """Write the arrays that the device answers with; they are on disk when this returns.
 
         Args:
             snapshot: of the end of the training.
@@ -189,7 +183,7 @@ class AnsweringFiles:
         write_snapshot(self._file, {**kept, **about, "absent": snapshot["absent"]})
 
     def load(self) -> Arrays:
-        """What `TrainingJob.restore_answers` takes.
+        """Return the arrays that `TrainingJob.restore_answers` takes.
 
         Raises:
             InputError: a file is missing, damaged, or of another run.
@@ -207,7 +201,7 @@ class AnsweringFiles:
 
     @cached_property
     def pairs(self) -> AnsweredPairs:
-        """What the device has answered; every record is on the disk before it counts."""
+        """The pairs that the device has answered; every record is on disk before it counts."""
         if self.exist or self._log.records:
             self._check_log()
         before = [record for record in self._log.records if not isinstance(record, _Begun)]
@@ -235,7 +229,7 @@ class _Question:
     began: float
     asks: bool
     boot: bytes | None = None
-    """Of the peer, as far as it is known."""
+    """The peer's present start, as far as it is known."""
 
 
 class PairQuestions:
@@ -243,8 +237,9 @@ class PairQuestions:
 
     Args:
         job: the device's, whose phases are over.
+        out: devices that are left out for good; the device adds to this very set.
         deadline: seconds after which a question is given up.
-        pairs: what the device has answered.
+        pairs: the pairs that the device has answered.
         others: as in `DeviceParticipant`.
     """
 
@@ -253,13 +248,13 @@ class PairQuestions:
         device: int,
         job: TrainingJob,
         mailbox: Mailbox,
-        presence: Presence,
+        out: Set[int],
         deadline: float,
         log: Callable[[str], None],
         pairs: AnsweredPairs,
     ) -> None:
         self._device, self._job, self._mailbox = device, job, mailbox
-        self._presence, self._deadline, self._log = presence, deadline, log
+        self._out, self._deadline, self._log = out, deadline, log
         self._pairs = pairs
         self._open: dict[tuple[int, int], _Question] = {}
         self._over: set[tuple[int, int]] = set()
@@ -269,7 +264,7 @@ class PairQuestions:
         """By the number of the question: the answer, or a line that says why there is none."""
 
     def ask(self, peer: int, now: float) -> int:
-        """Ask another device; returns the number of the question.
+        """Ask another device; return the number of the question.
 
         Raises:
             UsageError: there is no such device, or the run did not train on links.
@@ -291,20 +286,20 @@ class PairQuestions:
             learnt = self._pairs.answer(peer)
             if learnt is not None:
                 self.answers[number] = learnt
-            elif peer in self._presence.out:
+            elif peer in self._out:
                 self.answers[number] = f"device {peer} is left out of the run"
             else:
                 self._begin(peer, number, asks=True, now=now)
 
     def _busy(self, *, asks: bool, peer: int | None = None) -> bool:
-        """Whether a question is open, with this device or with any."""
+        """Return whether a question is open, with this device or with any."""
         return any(
             question.asks == asks and peer in (None, other)
             for (other, _), question in self._open.items()
         )
 
     def notice(self, sender: int, data: Data, now: float) -> None:
-        """An envelope of a question has arrived."""
+        """Handle an envelope of a question that has arrived."""
         name = (sender, data.key.attempt)
         if name in self._open or name in self._over:
             return
@@ -346,7 +341,7 @@ class PairQuestions:
         self._next(now)
 
     def _go_on(self, peer: int, question: _Question, now: float) -> bool:
-        """Whether the question is over at this end; note where both ends have agreed."""
+        """Return whether the question is over at this end; record the agreement of both ends."""
         result = self._job.check_questions()
         before = result.used
         try:
@@ -375,20 +370,20 @@ class PairQuestions:
         willing = willing and not self._pairs.agreed(peer)
         endpoint, program = self._job.question(peer, asks=asks, willing=willing)
         rounds = DeviceRounds(
-            self._device,
-            self._mailbox,
-            self._presence,
-            endpoint,
-            _between(program, peer),
-            (QUESTIONS, number),
-            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
-            np.empty(0, np.int64),
+            me=self._device,
+            mailbox=self._mailbox,
+            out=self._out,
+            endpoint=endpoint,
+            program=_between(program, peer),
+            phase=(QUESTIONS, number),
+            refused=lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            neighbours=np.empty(0, np.int64),
         )
         self._open[peer, number] = _Question(rounds, now, asks)
 
 
 def _between(program: Program[PairAnswer], peer: int) -> Program[PairAnswer]:
-    """A program of two devices: each awaits the other in every round."""
+    """Return a program of two devices in which each awaits the other in every round."""
     awaits = np.array([peer], np.int64)
     return changed(program, lambda outbox: Outbox(outbox.topic, outbox.batch, awaits, outbox.check))
 
@@ -407,7 +402,7 @@ class AskedParticipant(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether the training is over."""
+        """True once the training is over."""
         ...
 
 
@@ -418,12 +413,12 @@ async def answering(
     prediction: Callable[[], dict[str, Any]],
     wake: Callable[[], None],
 ) -> AsyncIterator[None]:
-    """Inside, the device answers its owner.
+    """Answer the device's owner, inside.
 
     Args:
         folder: of the device.
         participant: the device.
-        prediction: what it believes of itself, once the training is over.
+        prediction: returns its prediction of itself, once the training is over.
         wake: makes the device go on.
     """
 

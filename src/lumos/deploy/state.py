@@ -1,14 +1,13 @@
-"""What participants keep on their disks: it survives a restart, and only the participant's user can
-read it.
+"""The state of participants on disk: it survives a restart, and only the owner can read it.
 
 | file | of | holds |
 |---|---|---|
-| `snapshot.bin` | both | where the participant stood between two phases; no key, mask or share |
-| `rounds.log` | both | what it was told in each round since then |
-| `attempts.log` | both | phases that began again: without whom, and what was counted before |
+| `snapshot.bin` | both | the state between two phases; no key, mask or share |
+| `rounds.log` | both | the envelopes received in each round since then |
+| `attempts.log` | both | phases that began again: devices left out, and counts before that |
 | `secret.key` | device | the secret of this run: keys of masked sums and what programs draw |
-| `openings.log` | device | for which sums it gave out shares since then, and what it was told |
-| `peers.log` | device | who has sent it something: after a restart it asks them for that again |
+| `openings.log` | device | the sums it gave out shares for since then, and the messages received |
+| `peers.log` | device | senders of envelopes: after a restart it asks them to send again |
 | `weights.npz`, `result.json` | both | the result; the second is written last |
 | `left_out.log` | coordinator | devices that are left out for good |
 
@@ -17,10 +16,10 @@ A device that stays after the training has two more files (`lumos.deploy.questio
 A snapshot is replaced first, and what came before it is dropped afterwards: after a crash in
 between it is still in the logs, and passed over.
 
-**Never from a backup.** A folder that was copied back has forgotten what a device was told, and for
-which sums it gave out shares since then: a coordinator that lies could have them opened twice, and
-get two vectors under the same masks. What can be noticed is refused: a snapshot that is missing, or
-older than the logs.
+**Never from a backup.** A folder that was copied back lacks the messages that a device received
+since then, and the sums that it gave out shares for. A coordinator that lies could have them opened
+twice, and get two vectors under the same masks. A snapshot that is missing, or older than the logs,
+is refused.
 
 **Logs.** Each record is on the disk before anything follows from it:
 
@@ -46,7 +45,7 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
-from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -54,9 +53,9 @@ import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
-from lumos.deploy.identity import read_private
+from lumos.deploy.identity import read_small
 from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
-from lumos.deploy.protocol.rounds import RoundRecord
+from lumos.deploy.protocol.rounds import BegunAttempt, RoundRecord
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, UsageError
 from lumos.secagg.openings import OpenedSums, Opening
@@ -120,7 +119,7 @@ class RecordLog(Generic[Record]):
         self.records.append(record)
 
     def replace(self, records: Iterable[Record]) -> None:
-        """Have these records and no others, durably, and all or nothing."""
+        """Replace all records, durably, and all or nothing."""
         records = list(records)
         content = b"".join(_packed(position, record) for position, record in enumerate(records))
         write_bytes(self.path, content, private=True, durable=True)
@@ -168,7 +167,7 @@ _MAGIC = b"lumos snapshot 1"
 _LENGTH, _SNAPSHOT_CHECK = 8, 16
 _BEFORE_HEAD = len(_MAGIC) + _LENGTH
 _KINDS = "biufSU"
-"""Of types that an array may have: numbers and text, never objects."""
+"""Kinds of types that an array may have: numbers and text, never objects."""
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -186,7 +185,7 @@ def write_snapshot(path: Path, snapshot: Arrays) -> None:
 
 
 def packed(snapshot: Arrays) -> bytes:
-    """The content of a file with these arrays."""
+    """Return the content of a file with these arrays."""
     named: Arrays = {name: np.asarray(array) for name, array in snapshot.items()}
     for name, array in named.items():
         if array.dtype.kind not in _KINDS:
@@ -200,7 +199,7 @@ def packed(snapshot: Arrays) -> bytes:
 
 
 def read_snapshot(path: Path, remedy: str) -> Arrays | None:
-    """The snapshot; None where there is none.
+    """Return the snapshot; None where there is none.
 
     Args:
         remedy: what to do where it is damaged.
@@ -223,7 +222,7 @@ def read_snapshot(path: Path, remedy: str) -> Arrays | None:
 
 
 def unpacked(content: bytes) -> Arrays:
-    """The arrays; `ValueError`, `TypeError` or `MsgspecError` where the content is damaged."""
+    """Return the arrays; raise `ValueError`, `TypeError` or `MsgspecError` for damaged content."""
     end = len(content) - _SNAPSHOT_CHECK
     if end < _BEFORE_HEAD or not content.startswith(_MAGIC):
         _refuse("it is no snapshot, or incomplete")
@@ -246,7 +245,7 @@ def unpacked(content: bytes) -> Arrays:
 
 
 def _array(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """An array that can be written to."""
+    """Return a writable array."""
     array = np.empty(shape, dtype)
     if content:
         array.reshape(-1)[:] = np.frombuffer(content, dtype)
@@ -259,16 +258,6 @@ def _check_of(content: bytes | memoryview) -> bytes:
 
 def _refuse(why: str) -> NoReturn:
     raise ValueError(why)
-
-
-class BegunAttempt(NamedTuple):
-    """What a participant needs to go on with an attempt, beside the snapshot of its phase."""
-
-    attempt: int
-    absent: frozenset[int]
-    """Devices that are left out of it."""
-    ledgers: Arrays
-    """What the participant had counted when it began."""
 
 
 class _Saved(msgspec.Struct, frozen=True, array_like=True, tag="saved"):
@@ -301,7 +290,7 @@ class ParticipantState:
     """
 
     remedy: ClassVar[str]
-    """What to do where a file is damaged."""
+    """Advice for a user whose file is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -347,13 +336,13 @@ class ParticipantState:
         write_json(self.path / RESULT, result, private=True, durable=True)
 
     def rounds(self) -> RoundRecord:
-        """Return the rounds since the last snapshot, with what the participant was told."""
+        """Return the rounds since the last snapshot, with the envelopes received."""
         snapshot = self.load()
         phase = 0 if snapshot is None else int(snapshot["phase"])
         return {closed.key: dict(closed.envelopes) for closed in self._closed_since(phase)}
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Keep what the participant was told in a round; it is on the disk when this returns."""
+        """Record the envelopes received in a round; they are on disk when this returns."""
         self._rounds.append(_ClosedRound(key, envelopes))
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
@@ -398,7 +387,7 @@ class _Opened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
 
     step: int
     number: int
-    told: bytes
+    received: bytes
 
 
 _BEGUN = (SNAPSHOT, OPENINGS, ATTEMPTS, ROUNDS, PEERS)
@@ -445,11 +434,11 @@ class DeviceFolder(ParticipantState):
         self._peers.append(device)
 
     def opened(self) -> OpenedSums:
-        """For what the device gave out shares; every opening is on the disk before it returns."""
+        """Return the sums that shares were given out for; each is written before its shares."""
         return self._opened
 
     def keys(self, run: bytes) -> DeviceKeys:
-        """The device's keys in this run, from a secret that is drawn at first use.
+        """Return the device's keys in this run, from a secret that is drawn at first use.
 
         Args:
             run: the tag of the run.
@@ -470,7 +459,7 @@ class DeviceFolder(ParticipantState):
             write_bytes(
                 path, run + secret + _secret_check(run + secret), private=True, durable=True
             )
-        content = read_private(path)
+        content = read_small(path, private=True)
         whole, check = content[: RUN_TAG + KEY_BYTES], content[RUN_TAG + KEY_BYTES :]
         if check != _secret_check(whole):
             raise InputError(f"{path}: is damaged; {self.remedy}")
@@ -498,7 +487,7 @@ class DeviceFolder(ParticipantState):
     @cached_property
     def _opened(self) -> OpenedSums:
         before = (
-            Opening(record.step, record.number, record.told)
+            Opening(record.step, record.number, record.received)
             for record in self._openings.records
             if isinstance(record, _Opened)
         )
@@ -524,11 +513,11 @@ class CoordinatorFolder(ParticipantState):
     remedy = "the run cannot go on; begin a new one with an empty folder"
 
     def left_out(self) -> dict[int, str]:
-        """Return who is left out, and in which phase."""
+        """Return the devices that are left out, and the phase of each."""
         return {record.device: record.phase for record in self._left_out.records}
 
     def leave_out(self, device: int, phase: str) -> None:
-        """Keep that a device is left out; it is on the disk when this returns."""
+        """Record that a device is left out; it is on disk when this returns."""
         self._left_out.append(_LeftOut(device, phase))
 
     @cached_property

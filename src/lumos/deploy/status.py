@@ -1,8 +1,8 @@
-"""How a run of real devices goes on, as its coordinator may tell it: nothing in it is private.
+"""The status of a run of real devices, as its coordinator publishes it: nothing in it is private.
 
-Of a single device it has the public id, and whether it answers or is left out. No part of the
-protocol needs this; people do. History and losses are written to files, so that the coordinator
-still knows them after a restart.
+A single device appears with its public id, and with whether it answers or is left out. No part of
+the protocol needs the status; people do. History and losses are written to files, so that the
+coordinator still has them after a restart.
 """
 
 import math
@@ -63,7 +63,7 @@ class EpochLosses:
         self._losses = array("d")
         """By epoch; the first is 1."""
         self._begun = file is not None and file.exists() and self._read(file)
-        """Whether the file is there, and of this run."""
+        """True once there is a file of this run."""
 
     def add(self, epoch: int, loss: float | None) -> None:
         """Note the loss of an epoch; it survives the end of this process."""
@@ -84,20 +84,20 @@ class EpochLosses:
             sync_file(self._file)
 
     def items(self) -> list[tuple[int, float]]:
-        """(epoch, loss) of every epoch that has one."""
+        """Return (epoch, loss) of every epoch that has one."""
         return [(epoch, loss) for epoch, loss in enumerate(self._losses, 1) if loss != _NONE]
 
     def values(self) -> list[float]:
-        """The losses alone."""
+        """Return the losses alone."""
         return [loss for loss in self._losses if loss != _NONE]
 
     @property
     def last(self) -> float | None:
-        """Of the last epoch that has one."""
+        """The loss of the last epoch that has one."""
         return next((loss for loss in reversed(self._losses) if loss != _NONE), None)
 
     def _read(self, file: Path) -> bool:
-        """Take what is in the file; whether it is of this run."""
+        """Read the file; return whether it is of this run."""
         try:
             content = file.read_bytes()
         except OSError as error:
@@ -112,7 +112,7 @@ class EpochLosses:
 RECENT = 50
 """Sums whose seconds are kept."""
 MAX_SHOWN = 2000
-"""Losses that people are shown: of a longer run every second one, every third, …"""
+"""Losses that are shown: of a longer run every second one, every third, …"""
 
 
 class HistoryFile(msgspec.Struct, kw_only=True):
@@ -121,9 +121,9 @@ class HistoryFile(msgspec.Struct, kw_only=True):
     run: str
     """The run's tag in hexadecimal: the history of another run is not continued."""
     started: float
-    """When the run began: seconds since 1970."""
+    """The start of the run, in seconds since 1970."""
     left_out: dict[int, float] = {}
-    """By device, when it was left out: seconds since 1970."""
+    """The time at which each device was left out, in seconds since 1970."""
 
 
 class RunHistory:
@@ -147,11 +147,11 @@ class RunHistory:
         self._kept = kept or HistoryFile(run=run.hex(), started=wall())
         self._written = kept is not None
         self.all_losses = EpochLosses(run, None if file is None else file.with_name(LOSSES))
-        """Of every epoch."""
+        """The losses of every epoch."""
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self._sums: int | None = None
         self._opened: float | None = None
-        """When the last sum was opened."""
+        """The time at which the last sum was opened."""
 
     @property
     def run(self) -> str:
@@ -160,7 +160,7 @@ class RunHistory:
 
     @property
     def started(self) -> float:
-        """When the run began: seconds since 1970."""
+        """The start of the run, in seconds since 1970."""
         return self._kept.started
 
     @property
@@ -181,7 +181,7 @@ class RunHistory:
         return median(seconds for _, seconds in self._recent) if self._recent else None
 
     def left_out_at(self, device: int) -> float:
-        """When a device was left out: seconds since 1970."""
+        """Return the time at which a device was left out, in seconds since 1970."""
         return self._kept.left_out[device]
 
     def on_epoch(self, record: EpochRecord) -> None:
@@ -210,7 +210,7 @@ class RunHistory:
 
 
 def _read(file: Path | None, run: str) -> HistoryFile | None:
-    """What was kept of this run; None where there is nothing."""
+    """Return the history file of this run; None where there is none."""
     if file is None or not file.exists():
         return None
     try:
@@ -231,7 +231,7 @@ ANSWERS = 5.0
 
 
 class WireBytes(NamedTuple):
-    """What the coordinator's connection has carried since this start, padding included."""
+    """Bytes on the coordinator's connection since this start, padding included."""
 
     sent: int = 0
     received: int = 0
@@ -250,9 +250,9 @@ class TopicFlow(msgspec.Struct, frozen=True, kw_only=True):
     direction: str
     """`sent` to devices or `received` from them."""
     messages: int
-    """How many."""
+    """Number of messages."""
     bytes: int
-    """Of their bodies."""
+    """Bytes of their bodies."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,20 +263,20 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     """The phase in which it was left out."""
     at: str
-    """When: ISO 8601, UTC."""
+    """The time: ISO 8601, UTC."""
 
 
 class RunStage(msgspec.Struct, frozen=True, kw_only=True):
     """Epochs in which one part of the model learns: losses of two stages cannot be compared."""
 
     name: str
-    """What people call it."""
+    """Its name for people."""
     first: int
     """Its first epoch; 1 is the first of the run."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands: what the page shows, and `status.json` in short."""
+    """The status of a run, as the page shows it, and `status.json` in short."""
 
     run: str
     """The first 8 hexadecimal digits of the run's tag."""
@@ -285,7 +285,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     """Name of the privacy profile."""
     randomness: str
-    """`system`, or `simulated` in tests: those protect nobody."""
+    """`system`, or `seeded` in tests, which protects nobody."""
     devices: int
     """Devices in all, those that are left out included."""
     online: int
@@ -301,7 +301,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     phases_done: int
     """Phases that are over."""
     attempt: int
-    """How often the present phase has begun again."""
+    """Number of times that the present phase has begun again."""
     epochs: int
     """Epochs in all; 0 for a run that builds trees only."""
     stages: list[RunStage]
@@ -313,7 +313,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     recent_seconds: list[tuple[int, float]]
     """(number of a sum, seconds since the one before it was opened) of the last sums."""
     ledger: list[TopicFlow]
-    """What the coordinator's own ledger has counted, by topic and direction."""
+    """Counts of the coordinator's own ledger, by topic and direction."""
     wire_sent: int
     """Bytes that the coordinator's connection has sent since it started."""
     wire_received: int
@@ -321,7 +321,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     losses: list[tuple[int, float]]
     """(epoch, mean training loss), which all participants learn from a sum."""
     about_losses: str
-    """What these losses are, in a sentence."""
+    """A sentence that describes these losses."""
     left_out: list[LeftOut]
     """Devices that are left out for good, the first one first."""
     ended: str | None
@@ -329,9 +329,9 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     """All of it in one sentence."""
     started: str
-    """When the run began: ISO 8601, UTC."""
+    """The start of the run: ISO 8601, UTC."""
     updated: str
-    """When this was put together: ISO 8601, UTC."""
+    """The time of this status: ISO 8601, UTC."""
     seconds: float = 0.0
     """From one to the other."""
 
@@ -350,15 +350,15 @@ def status_of(
     beat: float = 1.0,
     wire: WireBytes = NO_BYTES,
 ) -> RunStatus:
-    """Where a run stands.
+    """Return the status of a run.
 
     Args:
         participant: the coordinator.
         config: settings of the run.
-        history: what it noted of the participant so far.
+        history: history of the run so far.
         now: as `participant.advance` takes it.
         beat: seconds between two signs of life of a device.
-        wire: what the connection has carried.
+        wire: bytes on the connection.
     """
     history.watch(participant, now)
     job, texts = participant.job, config.profile.texts(config)
@@ -399,7 +399,7 @@ def status_of(
 
 
 def read_status(folder: Path) -> RunStatus | None:
-    """The status in the folder of the coordinator; None before the first."""
+    """Return the status in the folder of the coordinator; None before the first."""
     try:
         return msgspec.json.decode((folder / STATUS).read_bytes(), type=RunStatus)
     except (OSError, msgspec.MsgspecError):
@@ -433,7 +433,7 @@ def _left_out(participant: CoordinatorParticipant, history: RunHistory) -> list[
 
 
 def _flows(job: TrainingJob) -> Iterator[TopicFlow]:
-    """By topic and direction, where anything passed."""
+    """Return the flows by topic and direction, without empty ones."""
     for name, flow in sorted(job.ledgers.flows().items()):
         for direction in ("received", "sent"):
             if messages := flow.get(direction, 0):
@@ -463,7 +463,7 @@ def _iso(seconds: float) -> str:
 
 LOOPBACK = "127.0.0.1"
 LOOPBACK_NAMES = frozenset({LOOPBACK, "localhost", "[::1]"})
-"""What a `Host` header may name; with any port, as a tunnel has another one."""
+"""Names that a `Host` header may have; with any port, as a tunnel has another one."""
 PATIENCE = 10.0
 """Seconds that a client may take for its request."""
 EVERY = 0.5
@@ -498,7 +498,7 @@ class ServedPage(NamedTuple):
 
 
 def make_page() -> ServedPage:
-    """The page and the policy that allows its own style and script, and nothing else."""
+    """Return the page and the policy that allows its own style and script, and nothing else."""
     script = _TEMPLATES.get_template("status.js").render()
     style = "\n".join(
         _TEMPLATES.get_template(name).render() for name in ("style.css", "status.css")
@@ -549,7 +549,7 @@ class StatusPage:
             ) from None
         self.port: int = self._server.server_address[1]
         self.address = f"http://{LOOPBACK}:{self.port}/"
-        """What to open in a browser."""
+        """The URL to open in a browser."""
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="status page", daemon=True
         )
@@ -562,7 +562,7 @@ class StatusPage:
         self.close()
 
     def publish(self, status: RunStatus) -> None:
-        """From now on this is what the page shows."""
+        """Show this status on the page from now on."""
         self._status = msgspec.json.encode(status)
         self._shown.clear()
 
@@ -575,18 +575,18 @@ class StatusPage:
         self._thread.join()
 
     def fetched(self) -> bytes:
-        """The last status as JSON, for a browser that asks for it; null before the first."""
+        """Return the last status as JSON for a browser; null before the first."""
         self._asked = True
         return self._status
 
     def was_sent(self, status: bytes) -> None:
-        """A browser has got that status."""
+        """Note that a browser has received this status."""
         if status is self._status:
             self._shown.set()
 
 
 class StatusFeed:
-    """Publishes the status of a run now and then.
+    """A publisher of a run's status at intervals of `EVERY` seconds.
 
     Args:
         publish: called with it.
@@ -605,13 +605,12 @@ class StatusFeed:
         self._publish, self._config, self._history, self._beat = publish, config, history, beat
         self._ended: str | None = None
         self.next_due = float("-inf")
-        """When `update` has something to do at the latest, on the clock of its `now`."""
+        """The time of the next status, on the clock of `update`."""
 
     def update(
         self, participant: CoordinatorParticipant, now: float, wire: WireBytes = NO_BYTES
     ) -> None:
-        """Note what has changed, and publish it now and then; after every
-        `participant.advance(now)`."""
+        """Record changes, and publish them from time to time; call this after every `advance`."""
         self._history.watch(participant, now)
         if now < self.next_due and participant.ended == self._ended:
             return
@@ -631,7 +630,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no error."""
+        """Ignore a browser that disconnects."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -659,7 +658,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_CONNECT = _refuse
 
     def _to_loopback(self) -> bool:
-        """Whether the request was sent to a loopback name, and to one name only."""
+        """Return whether the request was sent to a loopback name, and to one name only."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1:
             return False
@@ -684,13 +683,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A refusal, in plain text and with the same headers."""
+        """Send a refusal, in plain text and with the same headers."""
         status = HTTPStatus(code)
         self._answer(status, _TEXT, f"{message or status.phrase}\n".encode())
 
     def version_string(self) -> str:
-        """Of the header `Server`: nobody needs to know more."""
+        """Return the header `Server`, without a version."""
         return "Lumos"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged."""
+        """Log nothing."""

@@ -1,7 +1,7 @@
-"""Where a rank stands: its phase and its round, for whoever watches over it.
+"""The supervisor of ranks on one machine, and the position of each rank: its phase and round.
 
-A rank that is killed or hangs cannot say where it was. So it notes it in a small file that it
-shares with the process that started it: 8 bytes for the round, the rest for the phase.
+A rank that is killed or hangs cannot report where it was. So it writes its position to a small file
+that it shares with the process that started it: 8 bytes for the round, the rest for the phase.
 """
 
 import mmap
@@ -29,7 +29,7 @@ _ROUND = struct.Struct("<q")
 
 
 class Standing(NamedTuple):
-    """Where a rank stands."""
+    """The position of a rank in the run."""
 
     phase: str
     round: int
@@ -52,7 +52,7 @@ class Status:
 
     @property
     def phase(self) -> str:
-        """What the rank is doing."""
+        """The present work of the rank."""
         return self._phase
 
     @phase.setter
@@ -62,7 +62,7 @@ class Status:
         self._map[_ROUND.size : _SIZE] = text.ljust(_SIZE - _ROUND.size, b"\0")
 
     def advance(self) -> None:
-        """One round more."""
+        """Count a round."""
         self.round += 1
         self._map[: _ROUND.size] = _ROUND.pack(self.round)
 
@@ -78,7 +78,7 @@ def empty_status(path: Path) -> None:
 
 
 def read_status(path: Path) -> Standing:
-    """Where the rank of this file stands."""
+    """Return the position of the rank of this file."""
     content = path.read_bytes().ljust(_SIZE, b"\0")
     phase = content[_ROUND.size :].rstrip(b"\0").decode(errors="replace")
     return Standing(phase or "the beginning", _ROUND.unpack(content[: _ROUND.size])[0])
@@ -93,7 +93,7 @@ def read_status(path: Path) -> Standing:
 SUPERVISED = "LUMOS_SUPERVISED"
 """Environment variable: the process that watches over a rank, and speaks for those it loses."""
 ANOTHER_FAILED, LOST = 75, 76
-"""Exit status of a rank that ends because of another: that one spoke itself, or nobody can tell."""
+"""Exit status of a rank that ends because of another: that one printed an error, or is lost."""
 BAD_INPUT = 2
 """Exit status after wrong options or input: starting again would not help."""
 
@@ -103,21 +103,21 @@ _GRACE = 3.0  # seconds in which ranks that lost another may end by themselves
 
 
 class End(NamedTuple):
-    """How a run of ranks ended."""
+    """The end of a run of ranks."""
 
     status: int
     """0 if it succeeded."""
     line: str
-    """Which rank is to blame, and where it stood; empty where that rank has said it itself."""
+    """The rank that failed, and its position; empty where that rank has printed it itself."""
 
 
 @dataclass(frozen=True)
 class Supervisor:
-    """Starts ranks and watches over them.
+    """A process that starts ranks and watches over them.
 
     Args:
         command: what every rank runs.
-        ranks: how many.
+        ranks: number of ranks.
         threads: for each rank, where the environment does not say.
         timeout: seconds after which a rank that was stopped by a signal is given up.
     """
@@ -153,7 +153,7 @@ class Supervisor:
 
         Args:
             extra: further arguments when starting again; called each time.
-            say: told of every restart.
+            say: called with a line at every restart.
         """
         end = self.run()
         for attempt in range(1, restarts + 1):
@@ -205,7 +205,7 @@ class _Rank:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped by a signal (Linux only)."""
+        """True while it is stopped by a signal (Linux only)."""
         return self._stat()[:1] in (["T"], ["t"])
 
     @property
@@ -248,7 +248,7 @@ def _watched(ranks: Sequence[_Rank], timeout: float) -> End:
 
 
 def _blamed(ranks: Sequence[_Rank]) -> End:
-    """Which rank is to blame, once one of them has ended without success."""
+    """Return the rank that failed, once one of them has ended without success."""
     late = time.monotonic() + _GRACE
     before = {rank.number: rank.ticks for rank in ranks}
     while time.monotonic() < late:
@@ -258,7 +258,7 @@ def _blamed(ranks: Sequence[_Rank]) -> End:
                 return End(1, f"rank {rank.number} was {_by_signal(-status)} {rank.standing}")
         for status in ended:
             if status not in (None, 0, ANOTHER_FAILED, LOST):
-                return End(status or 1, "")  # it has said why
+                return End(status or 1, "")  # it has printed the reason
         if all(rank.ended is not None for rank in ranks):
             break
         time.sleep(_POLL)
@@ -315,5 +315,5 @@ def _free_port() -> int:
 
 
 def interpreter() -> list[str]:
-    """What starts this program again."""
+    """Return the command that starts this program again."""
     return [sys.executable, "-m", "lumos"]

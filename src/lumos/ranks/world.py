@@ -1,4 +1,4 @@
-"""The network interface by which ranks reach one another.
+"""The ranks of a run, and the network interface by which they reach one another.
 
 Gloo asks the name of the host for its address, which on many machines is that of the loopback:
 ranks on other hosts then cannot connect. The interface that leads to rank 0 is the right one.
@@ -36,7 +36,7 @@ _NAME = 15
 
 
 def interface_to(host: str) -> str:
-    """The name of the interface that leads to a host; empty where it cannot be told."""
+    """Return the interface that leads to a host; empty where it is unknown."""
     if sys.platform != "linux" or not host:
         return ""
     try:
@@ -52,7 +52,7 @@ def interface_to(host: str) -> str:
 
 
 def _address_of(name: str, probe: socket.socket) -> str:
-    """The address of an interface; empty where it has none."""
+    """Return the address of an interface; empty where it has none."""
     try:
         answer = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", name.encode()[:_NAME]))
     except OSError:
@@ -62,19 +62,19 @@ def _address_of(name: str, probe: socket.socket) -> str:
 
 # The world: all ranks of one run, and the one way in which they synchronise.
 #
-# A *swap* is two collectives of `torch.distributed`. In the first every rank tells all others the
-# head of what it sends: whether it failed, what it is about to do, its number, and for each rank
+# A *swap* is two collectives of `torch.distributed`. In the first every rank sends all others the
+# head of its messages: whether it failed, what it is about to do, its number, and for each rank
 # and lane how many messages, how wide, how many bytes. If nobody sends anything, that is all.
 # Otherwise the bytes follow. Ranks that are out of step, or one of which failed, see it in the
 # head, and all of them end.
 #
-# Ranks are one simulation: they evidence weights one another, and whoever can reach their ports is
-# one of them. Nothing that arrives is executed: bytes become arrays of declared types.
+# Ranks are one simulation: they trust one another, and whoever can reach their ports is one of
+# them. Nothing that arrives is executed: bytes become arrays of declared types.
 
 TIMEOUT = 120.0
 """Seconds after which a rank that does not answer is given up."""
 PATIENCE = 30
-"""So many times as long others wait where rank 0 works alone: it writes, adds up, scores."""
+"""Factor by which others wait longer where rank 0 works alone: it writes, adds up, scores."""
 BACKEND = "LUMOS_RANKS_BACKEND"
 """Environment variable: the backend of `torch.distributed`, `gloo` by default, or `mpi`."""
 BACKENDS = ("gloo", "mpi")
@@ -86,7 +86,7 @@ _FIELDS = 4  # failed, kind, mark, number
 
 
 class SwapKind(IntEnum):
-    """What ranks are about to do."""
+    """The kind of a swap."""
 
     ROUND = 1
     FINISHED = 2
@@ -97,7 +97,7 @@ class SwapKind(IntEnum):
 
 
 class Sending(NamedTuple):
-    """What a rank sends in one lane to another rank."""
+    """The messages that a rank sends in one lane to another rank."""
 
     messages: int
     width: int
@@ -105,7 +105,7 @@ class Sending(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """What arrived in one lane."""
+    """The messages that arrived in one lane."""
 
     messages: int
     width: int
@@ -160,7 +160,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which has the coordinator and the result."""
+        """True for rank 0, which has the coordinator and the result."""
         return self.rank == 0
 
     def swap(
@@ -175,7 +175,7 @@ class World:
                 handed back.
 
         Raises:
-            RankFailed: another rank failed, and says why itself.
+            RankFailed: another rank failed, and reports the reason itself.
             RankLost: another rank is gone, or does not answer.
             ProtocolError: ranks are out of step.
         """
@@ -221,7 +221,7 @@ class World:
         return f"lumos/reached/{self._waits}"
 
     def _store(self) -> "Store | None":
-        """What ranks found each other by; MPI needs none, and one rank waits for nobody."""
+        """Return the store that ranks found each other by; None with MPI or a single rank."""
         import torch.distributed as distributed
 
         if self.size == 1 or distributed.get_backend() != "gloo":
@@ -229,9 +229,9 @@ class World:
         return distributed.distributed_c10d._get_default_store()
 
     def fail(self) -> list[int]:
-        """Tell the others that this rank failed; all ranks that did, at the same point.
+        """Announce that this rank failed; return all ranks that failed at the same point.
 
-        Where several fail alike, as on a wrong file, the lowest of them speaks.
+        Where several fail alike, as on a wrong file, the lowest of them reports it.
         """
         if self._failed:  # out of step, and all ranks have seen it
             return list(range(self.size))
@@ -257,7 +257,7 @@ class World:
             distributed.destroy_process_group()
 
     def lost(self, error: Exception, waited: float | None = None) -> RankLost:
-        """The error for a rank that does not answer.
+        """Return the error for a rank that does not answer.
 
         Args:
             error: of the collective.
@@ -273,7 +273,7 @@ class World:
         return RankLost(f"rank {self.rank} lost another rank {self.status.standing}: {what}")
 
     def _heads(self, head: Ints) -> Ints:
-        """[ranks, fields] the heads of all ranks."""
+        """Return the heads [ranks, fields] of all ranks."""
         import torch
         import torch.distributed as distributed
 
@@ -298,7 +298,7 @@ class World:
             )
 
     def _bodies(self, sent: Sequence[Sequence[Sending]], table: Ints) -> list[list[Arrived]]:
-        """The bytes of all lanes, from every rank."""
+        """Return the bytes of all lanes, from every rank."""
         me = self.rank
         leaving = [
             [] if rank == me else [part.body for part in lanes if part.body.nbytes]
@@ -337,7 +337,7 @@ class World:
 
 
 def _place(backend: str) -> tuple[int, int]:
-    """Rank and number of ranks, as the environment has them."""
+    """Return the rank and the number of ranks from the environment."""
     try:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):
@@ -353,12 +353,12 @@ def _place(backend: str) -> tuple[int, int]:
 
 
 def _flat(body: Bytes) -> Bytes:
-    """The bytes of an array."""
+    """Return the bytes of an array."""
     return np.ascontiguousarray(body).reshape(-1).view(np.uint8)
 
 
 def _mark(name: str) -> int:
-    """A number for a name, the same in every process."""
+    """Return a number for a name, the same in every process."""
     return int.from_bytes(blake2b(name.encode(), digest_size=7).digest(), "little")
 
 
@@ -377,7 +377,7 @@ def note_phase(phase: str) -> None:
 
 
 def present() -> World | None:
-    """The world of this process, if it has joined one."""
+    """Return the world of this process, if it has joined one."""
     return _WORLD[0] if _WORLD else None
 
 
@@ -390,7 +390,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 class RankError(LumosError):
-    """What this rank says for all of them."""
+    """The error that one rank reports for all of them."""
 
     def __init__(self, line: str, exit_status: int) -> None:
         super().__init__(line)
@@ -398,24 +398,24 @@ class RankError(LumosError):
 
 
 def is_rank() -> bool:
-    """Whether this process was started as a rank, by torchrun or by a supervisor."""
+    """Return whether this process was started as a rank, by torchrun or by a supervisor."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def restarted() -> bool:
-    """Whether torchrun has started this rank again."""
+    """Return whether torchrun has started this rank again."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
 
 @contextmanager
 def joined(timeout: float = TIMEOUT) -> Iterator[World]:
-    """Be a rank inside; errors end all ranks, and one of them says why.
+    """Join the other ranks inside; an error ends all ranks, and one of them reports it.
 
     Raises:
-        RankError: this rank failed, and speaks.
-        RankLost: another rank is gone, and no supervisor can say which.
+        RankError: this rank failed, and reports it.
+        RankLost: another rank is gone, and there is no supervisor to name it.
 
-    Where another rank failed, and speaks itself, the process ends here.
+    Where another rank failed, and reports it itself, the process ends here.
     """
     supervised = SUPERVISED in os.environ
     if supervised:
@@ -443,7 +443,9 @@ def joined(timeout: float = TIMEOUT) -> Iterator[World]:
         status = error.exit_status if isinstance(error, LumosError) else 1
         if isinstance(error, LumosError) and len(failed) == world.size:
             raise  # all alike: a wrong option or file, and no matter of ranks
-        raise RankError(f"rank {world.rank} failed {standing}: {_told(error)}", status) from error
+        raise RankError(
+            f"rank {world.rank} failed {standing}: {_error_line(error)}", status
+        ) from error
     else:
         world.leave()
 
@@ -455,8 +457,8 @@ def end_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _told(error: Exception) -> str:
-    """One line about an error: what Lumos says itself, otherwise its kind and place alone.
+def _error_line(error: Exception) -> str:
+    """Return one line about an error: a message of Lumos, otherwise kind and place alone.
 
     The text of an unexpected error may hold a value of a device, so it is not printed.
     """

@@ -1,4 +1,4 @@
-"""The coordinator of a real run: it opens sums, closes rounds, and says who is left out.
+"""The coordinator of a real run: it opens sums, closes rounds, and leaves devices out.
 
 Nothing is sent and no clock is read here, as in `device`.
 
@@ -7,16 +7,15 @@ give out shares of its sum, it does not: they give out none for another attempt
 (`lumos.secagg.openings`). The sum is opened without it, and the next phase begins so.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RoundKey, RunState
+from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
-from lumos.deploy.protocol.rounds import CoordinatorRounds, RoundRecord
-from lumos.deploy.state import BegunAttempt
+from lumos.deploy.protocol.rounds import CoordinatorRounds, ParticipantStore
 from lumos.errors import LumosError
 from lumos.exchange.endpoint import changed
 from lumos.exchange.messages import Outbox
@@ -24,39 +23,15 @@ from lumos.secagg.topics import ALIVE, SUM
 from lumos.typing import Arrays
 
 
-class CoordinatorStore(Protocol):
-    """Where the coordinator keeps what must survive a restart."""
-
-    def load(self) -> Arrays | None:
-        """The last snapshot; None before the first."""
-        ...
-
-    def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot, and forget rounds of phases before that of the snapshot."""
-        ...
-
-    def rounds(self) -> RoundRecord:
-        """Rounds since the last snapshot."""
-        ...
-
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Keep a round, before anything follows from it."""
-        ...
-
-    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
-        """Note that another attempt at a phase begins, before anybody is told."""
-        ...
-
-    def begun(self, phase: int) -> BegunAttempt | None:
-        """The last attempt at a phase; None for the first."""
-        ...
+class CoordinatorStore(ParticipantStore, Protocol):
+    """The state of the coordinator that survives a restart."""
 
     def left_out(self) -> dict[int, str]:
-        """Who is left out, and in which phase."""
+        """Return the devices that are left out, and the phase of each."""
         ...
 
     def leave_out(self, device: int, phase: str) -> None:
-        """Keep that a device is left out, before anybody is told."""
+        """Record that a device is left out, before it is announced."""
         ...
 
 
@@ -90,49 +65,49 @@ class CoordinatorParticipant:
         self.attempt = 0
         self._go_on_with_attempt(saved)
         self.left_out = store.left_out()
-        """In which phase each device was left out."""
+        """The phase in which each device was left out."""
         self.out: set[int] = set(self.left_out)
         self.ended: str | None = "" if self.phase > job.last else None
         self.sums = 0 if saved is None else int(saved.get("sums", 0))
         """Sums that were opened."""
         self._mailbox = Mailbox(boot, self.phase)
         self._phases = dict.fromkeys(range(job.total), 0)
-        self._heard = dict.fromkeys(range(job.total), now)
+        self._last_received = dict.fromkeys(range(job.total), now)
         self._ready: dict[int, tuple[int, int]] = {}
         self.online: set[int] = set()
         self._rounds: CoordinatorRounds[None] | None = None
         self._pending: Arrays | None = None
-        self._told: tuple[object, ...] = ()
+        self._sent_state: tuple[object, ...] = ()
         for device in self.out:
             self._mailbox.leave_out(device)
         self._mailbox.greet(range(job.total), now)
 
     @property
     def finished(self) -> bool:
-        """Whether the run has failed, or every device that is left has finished."""
+        """True once the run has failed, or every present device has finished."""
         return self.ended is not None and (
             bool(self.ended)
             or all(self._phases[device] > self.job.last for device in self.present())
         )
 
     def present(self) -> list[int]:
-        """Devices that take part."""
+        """Return the devices that take part."""
         return [device for device in range(self.job.total) if device not in self.out]
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Devices that take part, and did not answer for so long, or never since this start."""
+        """Return present devices that were silent for `seconds`, or since this start."""
         return [
             device
             for device in self.present()
-            if device not in self.online or now - self._heard[device] > seconds
+            if device not in self.online or now - self._last_received[device] > seconds
         ]
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived from a device."""
+        """Handle frames from a device."""
         if sender in self.out:
             self._mailbox_state(sender)
             return
-        self._heard[sender] = now
+        self._last_received[sender] = now
         self.online.add(sender)
         for frame in frames:
             if isinstance(frame, Data):  # it has a snapshot of the phase that it is in
@@ -172,26 +147,26 @@ class CoordinatorParticipant:
         self._announce()
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
+        """Return the frames to send now, by receiver."""
         return self._mailbox.due(now)
 
     def next_due(self) -> float:
-        """When `due` or `advance` has something to do, if nothing arrives."""
-        waiting = [self._heard[device] + self._deadline for device in self._waiting_for()]
+        """Return the time of the next action of `due` or `advance`, if nothing arrives."""
+        waiting = [self._last_received[device] + self._deadline for device in self._waiting_for()]
         return min([self._mailbox.next_due(), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
         return CoordinatorRounds(
-            self._mailbox,
-            self,
-            job.endpoint_of(self.phase),
-            changed(job.program(self.phase, self.attempt), self._count_sum),
-            (self.phase, self.attempt),
-            lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
-            job.total,
-            self._store.add_round,
-            self._recorded,
+            mailbox=self._mailbox,
+            out=self.out,
+            endpoint=job.endpoint_of(self.phase),
+            program=changed(job.program(self.phase, self.attempt), self._count_sum),
+            phase=(self.phase, self.attempt),
+            refused=lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
+            total=job.total,
+            record=self._store.add_round,
+            recorded=self._recorded,
         )
 
     def _count_sum(self, outbox: Outbox) -> Outbox:
@@ -205,7 +180,7 @@ class CoordinatorParticipant:
         self.attempt = 0
         snapshot = {**self.job.state_dict(self.phase), "sums": np.array(self.sums)}
         self._pending = snapshot
-        if at_once:  # everyone is ready: the word to go on is kept before it is given
+        if at_once:  # everyone is ready: save before devices go on
             self._keep_snapshot(snapshot)
         if self.phase > self.job.last:
             self.ended = ""
@@ -240,14 +215,14 @@ class CoordinatorParticipant:
         self._mailbox.settle(self.phase)
 
     def _devices_are_done(self) -> bool:
-        """Whether the coordinator may go on: where a phase may begin again, with everybody."""
+        """Return whether the coordinator may go on: in a phase with sessions, all must be ready."""
         if not self.job.has_sessions(self.phase):
             return True
         present = (self.phase, self.attempt)
         return all(self._ready.get(device) == present for device in self.present())
 
     def _opens(self, attempt: int) -> bool:
-        """Whether devices may have given out shares in an attempt at the present phase."""
+        """Return whether devices may have given out shares in an attempt at the present phase."""
         return any(
             key[:2] == (self.phase, attempt) and data.topic == ALIVE.name
             for key, envelopes in self._recorded.items()
@@ -256,11 +231,11 @@ class CoordinatorParticipant:
 
     def _leave_out_silent(self, now: float) -> None:
         for device in self._waiting_for():
-            if now - self._heard[device] > self._deadline:
+            if now - self._last_received[device] > self._deadline:
                 self._leave_out(device, f"did not answer for {self._deadline:g} s")
 
     def _waiting_for(self) -> list[int]:
-        """Devices that have to answer: those that have not finished, unless the run has failed."""
+        """Return the devices that have not finished; none if the run has failed."""
         if self.ended:
             return []
         return [device for device in self.present() if self._phases[device] <= self.job.last]
@@ -295,19 +270,19 @@ class CoordinatorParticipant:
         self._store.begin(self.phase, self.attempt, self.out, self.job.ledgers.state_dict())
 
     def _announce(self) -> None:
-        """Tell everyone when something has changed that all must know."""
+        """Send the state of the run to everyone when it has changed."""
         state = (self.attempt, len(self.out), self._end(), self._waited_for())
-        if state != self._told:
-            self._told = state
+        if state != self._sent_state:
+            self._sent_state = state
             for device in self.present():
                 self._mailbox_state(device)
 
     def _waited_for(self) -> int:
-        """The phase, where devices go on by the coordinator's word alone."""
+        """Return the phase where devices wait for the coordinator to go on; otherwise 0."""
         return self.phase if self.phase and self.job.has_sessions(self.phase - 1) else 0
 
     def _end(self) -> str | None:
-        """What devices are told of the end: until all have finished, others may need them."""
+        """Return the end as sent to devices: until all have finished, others may need them."""
         return self.ended if self.finished else None
 
     def _mailbox_state(self, device: int) -> None:

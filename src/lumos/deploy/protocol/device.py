@@ -5,28 +5,27 @@ time, and sends what `due` returns.
 
 A device that is killed goes on from its snapshot, and with the rounds that it has recorded since.
 
-A phase with sessions of two devices ends for all or for nobody: a device that has finished it says
-that it is *ready*, and goes on once the coordinator says that everyone is. Until then the phase may
-begin again from the snapshot, without a device that is lost.
+A phase with sessions of two devices ends for all or for nobody: a device that has finished it sends
+that it is *ready*, and goes on once the coordinator announces that everyone is. Until then the
+phase may begin again from the snapshot, without a device that is lost.
 
 A device that is started again after the training answers, and has no other part in the run
 (`AnsweringParticipant`). The coordinator may be gone by then, and so is the device's secret of the
 run: a question needs its two ends and the broker.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from lumos.deploy.identity import described
-from lumos.deploy.protocol.frames import Alive, Closed, Data, Frame, RoundKey, RunState
+from lumos.deploy.protocol.frames import Alive, Closed, Data, Frame, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
-from lumos.deploy.protocol.rounds import DeviceRounds, RoundRecord
+from lumos.deploy.protocol.rounds import DeviceRounds, ParticipantStore
 from lumos.deploy.questions import QUESTIONS, AnsweredPairs, PairQuestions
-from lumos.deploy.state import BegunAttempt
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.typing import Arrays, Bytes
@@ -38,39 +37,15 @@ MAX_ATTEMPTS = 16
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
 
 
-class DeviceStore(Protocol):
-    """Where a device keeps what must survive a restart."""
-
-    def load(self) -> Arrays | None:
-        """The last snapshot; None before the first."""
-        ...
-
-    def save(self, snapshot: Arrays) -> None:
-        """Replace the snapshot, all or nothing, before it returns; forget rounds before it."""
-        ...
-
-    def rounds(self) -> RoundRecord:
-        """Rounds since the last snapshot."""
-        ...
-
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Keep what the device was told in a round, before anything follows from it."""
-        ...
-
-    def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
-        """Note that another attempt at a phase begins, before anything of it is sent."""
-        ...
-
-    def begun(self, phase: int) -> BegunAttempt | None:
-        """The last attempt at a phase; None for the first."""
-        ...
+class DeviceStore(ParticipantStore, Protocol):
+    """The state of a device that survives a restart."""
 
     def peers(self) -> set[int]:
-        """Devices whose envelopes have arrived."""
+        """Return the devices whose envelopes have arrived."""
         ...
 
     def add_peer(self, device: int) -> None:
-        """Keep that an envelope of this device has arrived, before it is acknowledged."""
+        """Record that an envelope of this device has arrived, before it is acknowledged."""
         ...
 
 
@@ -84,10 +59,10 @@ class DeviceParticipant:
         boot: random bytes of this start.
         beat: seconds between two signs of life.
         deadline: seconds after which a question to another device is given up; and after which a
-            device that has finished, and hears nothing of the coordinator, takes the run for ended.
+            device that has finished takes the run for ended without a frame of the coordinator.
         now: the time.
         log: called with a line, without anything private, where a message was dropped.
-        pairs: what it has answered, also before a restart; None: nothing, and in memory only.
+        pairs: answered pairs, also of before a restart; None: none, and in memory only.
     """
 
     def __init__(
@@ -104,7 +79,7 @@ class DeviceParticipant:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
-        self._deadline, self._heard = deadline, now
+        self._deadline, self._last_received = deadline, now
         saved = store.load()
         self.phase = 0 if saved is None else job.load_state_dict(saved)
         begun = store.begun(self.phase)
@@ -119,10 +94,10 @@ class DeviceParticipant:
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._ready: Arrays = {}
-        """What the next phase begins with, while the device waits for the others."""
+        """The snapshot of the next phase, while the device waits for the others."""
         self._recorded = store.rounds()
         pairs = pairs or AnsweredPairs()
-        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
+        self.questions = PairQuestions(device, job, self._mailbox, self.out, deadline, log, pairs)
         for absent in self.out:
             self._mailbox.leave_out(absent)
         # Whoever has sent something sends it again: also one that is no neighbour.
@@ -133,13 +108,13 @@ class DeviceParticipant:
 
     @property
     def finished(self) -> bool:
-        """Whether all phases are over; the device stays, for those who need its envelopes."""
+        """True once all phases are over; the device stays, as others may need its envelopes."""
         return self.phase > self.job.last
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived from another participant."""
+        """Handle frames from another participant."""
         if sender == COORDINATOR:
-            self._heard = now
+            self._last_received = now
         for frame in frames:
             if isinstance(frame, Data):
                 self._remember(sender)
@@ -158,7 +133,7 @@ class DeviceParticipant:
                 self._rounds.close(frame)
 
     def _remember(self, sender: int) -> None:
-        """Note who sends, while phases are left in which the device may be restarted."""
+        """Record the sender, while phases are left in which the device may be restarted."""
         if sender != COORDINATOR and sender not in self._peers and not self.finished:
             self._store.add_peer(sender)
             self._peers.add(sender)
@@ -166,12 +141,12 @@ class DeviceParticipant:
     def advance(self, now: float) -> None:
         """Go on as far as what has arrived allows.
 
-        A device whose program refuses what the coordinator says stops, and says why in `ended`.
+        A device whose program refuses a message of the coordinator stops; `ended` has the reason.
         """
         try:
             self._advance(now)
             self.questions.advance(now)
-            if self.finished and self.ended is None and now - self._heard > self._deadline:
+            if self.finished and self.ended is None and now - self._last_received > self._deadline:
                 self.ended = ""  # the coordinator leaves when all have finished
         except LumosError as error:
             self._stop(error)
@@ -211,14 +186,14 @@ class DeviceParticipant:
         return Alive(self.phase, self.attempt, ready=bool(self._ready))
 
     def say_farewell(self) -> None:
-        """Tell the coordinator that the device has heard of the end."""
+        """Send the coordinator that the device knows of the end."""
         self._mailbox.tell(COORDINATOR, self._farewell())
 
     def _farewell(self) -> Alive:
         return Alive(self.job.left, 0)
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
+        """Return the frames to send now, by receiver."""
         if now >= self._next_beat and not self.ended:
             self._next_beat = now + self._beat
             self._mailbox.tell(COORDINATOR, self._alive())
@@ -227,32 +202,32 @@ class DeviceParticipant:
         return self._mailbox.due(now)
 
     def next_due(self) -> float:
-        """When `due` has something to send, if nothing arrives."""
+        """Return the time at which `due` has something to send, if nothing arrives."""
         beat = float("inf") if self.ended else self._next_beat
         return min(beat, self._mailbox.next_due())
 
     def _snapshot(self) -> Arrays:
-        """What the next phase begins with."""
+        """Return the snapshot that the next phase begins with."""
         mail = _encoded(self._mailbox.outgoing())
         return {**self.job.state_dict(self.phase + 1), OUTGOING: mail}
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
         return DeviceRounds(
-            self.device,
-            self._mailbox,
-            self,
-            job.endpoint_of(self.phase),
-            job.program(self.phase, self.attempt),
-            (self.phase, self.attempt),
-            lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
-            job.shard.neighbours,
-            self._store.add_round,
-            self._recorded,
+            me=self.device,
+            mailbox=self._mailbox,
+            out=self.out,
+            endpoint=job.endpoint_of(self.phase),
+            program=job.program(self.phase, self.attempt),
+            phase=(self.phase, self.attempt),
+            refused=lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
+            neighbours=job.shard.neighbours,
+            record=self._store.add_round,
+            recorded=self._recorded,
         )
 
     def _follow(self, state: RunState) -> None:
-        """What the coordinator says of the run."""
+        """Follow the state of the run that the coordinator sent."""
         if not all(0 <= device < self.job.total for device in state.out):
             raise ProtocolError("the coordinator left out a device that does not exist")
         for device in set(state.out) - self.out:
@@ -280,7 +255,7 @@ class DeviceParticipant:
             raise ProtocolError("the coordinator gave up an attempt, and no device is lost")
         if attempt >= MAX_ATTEMPTS:
             raise ProtocolError(
-                f"it began again {MAX_ATTEMPTS} times, and every time tells others something"
+                f"it began again {MAX_ATTEMPTS} times, and every attempt reveals something"
             )
         self._mailbox.forget_attempt(self.phase, self.attempt)
         self.job.leave_out(self.out, self._store.load())
@@ -293,7 +268,7 @@ def _encoded(outgoing: list[tuple[int, Data]]) -> Bytes:
 
 
 def _outgoing(snapshot: Arrays | None) -> list[tuple[int, Data]]:
-    """Envelopes of earlier phases that others may still need.
+    """Return envelopes of earlier phases that others may still need.
 
     Raises:
         InputError: the snapshot is damaged.
@@ -312,7 +287,7 @@ class AnsweringParticipant:
     Args:
         device: its id.
         job: with the result of the training, where it answers about pairs.
-        pairs: what it has answered.
+        pairs: answered pairs.
         boot: random bytes of this start.
         deadline: seconds after which a question to another device is given up.
         log: called with a line, without anything private, where a message was dropped.
@@ -332,12 +307,12 @@ class AnsweringParticipant:
         self.device, self.job, self.phase = device, job, job.last + 1
         self.out: set[int] = set(job.absent)
         self._mailbox = Mailbox(boot, self.phase)
-        self.questions = PairQuestions(device, job, self._mailbox, self, deadline, log, pairs)
+        self.questions = PairQuestions(device, job, self._mailbox, self.out, deadline, log, pairs)
         for absent in self.out:
             self._mailbox.leave_out(absent)
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Take what has arrived from another participant."""
+        """Handle frames from another participant."""
         for frame in frames:
             if self._mailbox.receive(sender, frame, now):
                 if isinstance(frame, Data) and frame.key.phase == QUESTIONS:
@@ -350,9 +325,9 @@ class AnsweringParticipant:
         self.questions.advance(now)
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
+        """Return the frames to send now, by receiver."""
         return self._mailbox.due(now)
 
     def next_due(self) -> float:
-        """When `due` has something to send, if nothing arrives."""
+        """Return the time at which `due` has something to send, if nothing arrives."""
         return self._mailbox.next_due()

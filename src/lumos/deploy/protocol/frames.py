@@ -1,10 +1,10 @@
-"""What real devices and the coordinator send each other, as bytes.
+"""The wire format between real devices and the coordinator.
 
 A *packet* is a list of frames from one participant to another, sealed as a whole. Messages of
 programs are frames of one kind, `Data`: an envelope with all messages of one sender to one receiver
-in one round, empty or not. The others keep rounds going, and say nothing of anybody's data:
+in one round, empty or not. The other frames keep rounds going, and hold nothing of anybody's data:
 
-| frame | from → to | says |
+| frame | from → to | content |
 |---|---|---|
 | data | anybody → anybody | the messages of a round |
 | acknowledged | receiver → sender | which envelopes have arrived, and which phases are on disk |
@@ -37,7 +37,7 @@ LARGEST = 64 << 20
 
 
 class RoundKey(NamedTuple):
-    """Which round of the run: unique, and the same at all participants."""
+    """The key of a round: unique in the run, and the same at all participants."""
 
     phase: int
     attempt: int
@@ -55,7 +55,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
     key: RoundKey
     topic: str
     count: int
-    """How many messages."""
+    """Number of messages."""
     body: bytes
     """One after the other, without padding."""
     lengths: list[int] | None = None
@@ -82,7 +82,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome"):
-    """A hello was heard, and what its sender may have lost has arrived there."""
+    """The answer to a hello, once all envelopes that its sender may have lost have arrived."""
 
     boot: bytes
 
@@ -94,11 +94,11 @@ class Alive(msgspec.Struct, frozen=True, array_like=True, tag="alive"):
     attempt: int
     """At the phase: that which it is in."""
     ready: bool = False
-    """It has finished that attempt, and waits for the word to go on."""
+    """It has finished that attempt, and waits for the coordinator to go on."""
 
 
 class RunState(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    """Where the run stands, by the coordinator's word."""
+    """The state of the run, as the coordinator sends it."""
 
     phase: int
     attempt: int
@@ -133,7 +133,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Frame])
 
 
 class Route(NamedTuple):
-    """Of which run a packet is, and from whom to whom."""
+    """The run, the sender and the receiver of a packet."""
 
     run: bytes
     """`RUN_TAG` bytes."""
@@ -142,7 +142,7 @@ class Route(NamedTuple):
 
 
 def encode(route: Route, frames: list[Frame]) -> bytes:
-    """A packet: version, run, sender, receiver, length, frames, padding.
+    """Return a packet: version, run, sender, receiver, length, frames, padding.
 
     It is sealed as a whole. The run and both ends are in it so that a packet of another run, of
     another pair, or one that comes back to its own sender is refused.
@@ -153,7 +153,7 @@ def encode(route: Route, frames: list[Frame]) -> bytes:
 
 
 def decode(route: Route, packet: bytes) -> list[Frame]:
-    """The frames of a packet.
+    """Return the frames of a packet.
 
     Args:
         route: as the packet must have it.
@@ -163,7 +163,7 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
         ProtocolError: the bytes are no packet of this run between these two.
     """
     if len(packet) < PADDING or len(packet) % PADDING or len(packet) > LARGEST:
-        raise ProtocolError("a packet has a size that no packet has")
+        raise ProtocolError(f"invalid packet size: {len(packet):,} bytes")
     version, run, sender, receiver, size = _HEAD.unpack_from(packet)
     if version != WIRE_VERSION:
         raise InputError(
@@ -174,7 +174,7 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
         raise ProtocolError("a packet is of another run, or of other participants")
     end = _HEAD.size + size
     if end > len(packet) or len(packet) - end >= PADDING or any(packet[end:]):
-        raise ProtocolError("a packet has a length that is not its own")
+        raise ProtocolError("the length field of a packet does not match its size")
     try:
         return _DECODER.decode(packet[_HEAD.size : end])
     except (msgspec.MsgspecError, ValueError):  # text that is no UTF-8 is the latter
@@ -182,7 +182,7 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
 
 
 def data_of(key: RoundKey, topic: Topic, batch: Batch, rows: Ints, *, quiet: bool = False) -> Data:
-    """The envelope with the messages at `rows`, all to one receiver."""
+    """Return the envelope with the messages at `rows`, all to one receiver."""
     some = batch.take(rows)
     if not len(rows):
         return Data(key, topic.name, 0, b"", quiet=quiet)
@@ -195,7 +195,7 @@ def data_of(key: RoundKey, topic: Topic, batch: Batch, rows: Ints, *, quiet: boo
 
 
 def batch_of(data: Data, topic: Topic, sender: int, receiver: int) -> Batch:
-    """The messages of an envelope, checked.
+    """Return the checked messages of an envelope.
 
     Raises:
         ProtocolError: they are not what the topic declares.
@@ -219,7 +219,7 @@ def _all(count: int, participant: int) -> Ints:
 
 
 def _bodies(data: Data, topic: Topic) -> tuple[np.ndarray, Doubles | None, Ints | None]:
-    """[messages, …] bodies, no ε (it is the sender's account), and lengths."""
+    """Return [messages, …] bodies, no ε (it is the sender's account), and lengths."""
     if topic.shape is not None:
         right = data.count > 0 and len(data.body) == data.count * topic.size
         if data.lengths is not None or not right:

@@ -4,8 +4,8 @@ Trees, setup, each epoch, and the last sums are phases of their own. `state_dict
 participant needs to begin with one, and no key, mask, scalar or nonce.
 
 A device that is restarted within a phase sends the same messages again, byte by byte. Everything it
-draws there comes from its secret, the phase and the attempt, and it is told the same again: what it
-was told before is on its disk (`rounds`).
+draws there comes from its secret, the phase and the attempt, and the same messages
+reach it again: those that it received before are on its disk (`rounds`).
 """
 
 from collections.abc import Callable, Collection
@@ -15,7 +15,7 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
-from lumos.crypto.groups import choose_group
+from lumos.crypto.groups import Group, choose_group
 from lumos.device.randomness import (
     DeviceKeys,
     PrivateRandomness,
@@ -62,29 +62,29 @@ class ParticipantLedgers:
         self._ledgers: dict[str, Ledger] = {}
 
     def begin(self, **ledgers: Ledger) -> None:
-        """From now on it is counted in these, which have counted nothing."""
+        """Count in these empty ledgers from now on."""
         self._ledgers = ledgers
 
     def give_up(self) -> None:
-        """Keep what was counted; other ledgers begin."""
+        """Keep the counts so far; other ledgers begin."""
         self._earlier.append(self._counted())
 
     def state_dict(self) -> Arrays:
-        """Everything that was counted, for a snapshot."""
+        """Return all counts, for a snapshot."""
         now = self._counted()
         for number, counted in enumerate(self._earlier):
             now |= {f"{_EARLIER}{number}/{name}": counts for name, counts in counted.items()}
         return now
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Go on counting from `arrays`, in ledgers that have counted nothing."""
+        """Go on counting from `arrays`, in empty ledgers."""
         numbers = {int(name.split("/")[1]) for name in arrays if name.startswith(_EARLIER)}
         self._earlier = [part_of(arrays, f"{_EARLIER}{number}/") for number in sorted(numbers)]
         for which, ledger in self._ledgers.items():
             ledger.load_whole_state_dict(part_of(arrays, f"{_NOW}{which}/"))
 
     def flows(self) -> dict[str, dict[str, int]]:
-        """By topic: messages and bytes of all phases, and of attempts that were given up."""
+        """Return messages and bytes by topic, of all phases and of attempts that were given up."""
         totals: dict[str, dict[str, int]] = {}
         for counted in (*self._earlier, self._counted()):
             for name, counts in counted.items():
@@ -96,7 +96,7 @@ class ParticipantLedgers:
         return totals
 
     def totals(self) -> dict[str, Any]:
-        """Messages and bytes in all, and by topic, as plain numbers."""
+        """Return messages and bytes in all, and by topic, as plain numbers."""
         topics = self.flows()
         total = {
             flow: sum(of_topic.get(flow, 0) for of_topic in topics.values()) for flow in _TOTALS
@@ -104,12 +104,12 @@ class ParticipantLedgers:
         return {**total, "topics": topics}
 
     def bits_given_up(self, which: str) -> float:
-        """The most bits that a pair may have revealed in attempts that were given up."""
+        """Return the most bits that a pair may have revealed in attempts that were given up."""
         answers = (part_of(counted, f"{_NOW}{which}/answers/") for counted in self._earlier)
         return sum(map(most_pair_bits, answers))
 
     def _counted(self) -> Arrays:
-        """What was counted since a device was last left out of a phase that began again."""
+        """Return the counts since a device was last left out of a phase that began again."""
         return {
             f"{_NOW}{which}/{name}": counts
             for which, ledger in self._ledgers.items()
@@ -117,10 +117,10 @@ class ParticipantLedgers:
         }
 
 
-_PREFIX = "heard/"
+_PREFIX = "heard/"  # frozen: the name in snapshots
 
 
-class HeardReleases:
+class ReceivedReleases:
     """The messages of all rounds in which devices release something to each other, in order."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class HeardReleases:
         self._rounds.append((topic, batch))
 
     def state_dict(self) -> Arrays:
-        """All of it, for a snapshot."""
+        """Return all messages, for a snapshot."""
         arrays: Arrays = {}
         for number, (topic, batch) in enumerate(self._rounds):
             lengths = np.empty(0, np.int64) if batch.lengths is None else batch.lengths
@@ -144,8 +144,8 @@ class HeardReleases:
         return arrays
 
     @staticmethod
-    def of(arrays: Arrays, me: int, absent: Collection[int]) -> "HeardReleases":
-        """From a snapshot, without what devices said that are left out since.
+    def of(arrays: Arrays, me: int, absent: Collection[int]) -> "ReceivedReleases":
+        """Return the messages in a snapshot, without those of devices that are left out since.
 
         Raises:
             ValueError: a topic does not exist.
@@ -156,7 +156,7 @@ class HeardReleases:
             if name.startswith(_PREFIX):
                 _, number, *words, field = name.split("/")
                 found.setdefault(int(number), ("/".join(words), {}))[1][field] = array
-        heard = HeardReleases()
+        received = ReceivedReleases()
         for _, (topic, fields) in sorted(found.items()):
             if topic not in TOPICS:
                 raise ValueError("a topic that does not exist")
@@ -164,11 +164,11 @@ class HeardReleases:
             lengths = fields["lengths"] if TOPICS[topic].shape is None else None
             receiver = np.full(len(sender), me, np.int64)
             batch = Batch(sender, receiver, fields["body"], None, lengths)
-            heard.add(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
-        return heard
+            received.add(topic, batch.take(np.flatnonzero(~np.isin(sender, sorted(absent)))))
+        return received
 
-    def hear_again(self, program: Program[None]) -> None:
-        """Run a program to its end, in which nothing is sent, and this is heard.
+    def replay(self, program: Program[None]) -> None:
+        """Run a program to its end, in which nothing is sent and these messages are received.
 
         Raises:
             ValueError: the program has other rounds.
@@ -178,14 +178,14 @@ class HeardReleases:
         def answer(outbox: Outbox) -> Inbox:
             topic, batch = next(rounds, ("", outbox.topic.no_messages))
             if topic != outbox.topic.name:
-                raise ValueError("what the device heard")
+                raise ValueError("messages that the device received")
             return Inbox(batch, quiet=False)
 
         run_alone(program, answer)
 
 
 def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
-    """The problem, with the devices of one part."""
+    """Return the problem with the devices of one part."""
     task = config.train.task
     drawn, link = manifest.split(task), task == "link"
     return Problem(
@@ -201,7 +201,7 @@ def problem_of(manifest: Manifest, config: Config, part: GraphPart) -> Problem:
 
 
 def empty_part(manifest: Manifest) -> GraphPart:
-    """A part without devices."""
+    """Return a part without devices."""
     none = np.empty(0, np.int64)
     return GraphPart(
         devices=none,
@@ -231,7 +231,7 @@ class TrainingJob:
         config: settings.
         part: the device's own; None for the coordinator.
         keys: of the device; None for the coordinator.
-        opened: what the device gave out shares for before a restart.
+        opened: sums that the device gave out shares for before a restart.
         on_epoch: called after every epoch.
         stays: whether the device answers after the training, also after a restart.
     """
@@ -250,6 +250,7 @@ class TrainingJob:
         self._manifest, self._config, self._keys = manifest, config, keys
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
+        self._seeded = config.train.randomness == "seeded"
         self._follows = part is None
         self._whole_part = part if part is not None else empty_part(manifest)
         self.total = manifest.graph.devices
@@ -258,8 +259,9 @@ class TrainingJob:
         """Number of the last phase; a profile that needs the door `open` has its trees only."""
         self._absent: frozenset[int] = frozenset()
         self.ledgers = ParticipantLedgers()
-        self._keep: Flags = np.zeros(self._whole_part.slots, np.bool_)
-        self._heard = HeardReleases()
+        self.assigned: Flags = np.zeros(self._whole_part.slots, np.bool_)
+        """[slots] edges that are assigned to the device, once the trees are built."""
+        self._received = ReceivedReleases()
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
         self._place()
@@ -288,11 +290,11 @@ class TrainingJob:
         self.begin_again(snapshot)
 
     def endpoint_of(self, phase: int) -> Endpoint:
-        """Through which the messages of a phase pass."""
+        """Return the endpoint of a phase's messages."""
         return self.tree_endpoint if phase == TREES else self.endpoint
 
     def name(self, phase: int) -> str:
-        """What people call it."""
+        """Return the name of a phase for people."""
         if phase <= SETUP:
             return ("trees", "setup")[phase]
         epochs = self.last - FIRST_EPOCH
@@ -301,7 +303,7 @@ class TrainingJob:
 
     @property
     def left(self) -> int:
-        """Where a device says it is once it has heard of the end: behind every phase."""
+        """The phase number that a device sends once it knows of the end: behind every phase."""
         return self.last + 2
 
     @property
@@ -310,14 +312,13 @@ class TrainingJob:
         return self._absent
 
     def has_sessions(self, phase: int) -> bool:
-        """Whether sessions of two devices are open in a phase: it begins again without a device
-        that is lost."""
+        """Return whether a phase has sessions of two devices: it begins again if one is lost."""
         if phase <= SETUP:
             return phase == TREES
         return self.trainer.has_sessions(phase - FIRST_EPOCH)
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
-        """The participant's program in a phase.
+        """Return the participant's program in a phase.
 
         Args:
             attempt: another one has other masks, and other sessions.
@@ -345,11 +346,6 @@ class TrainingJob:
         return self._own(self.trainer.epochs(epoch, epoch + 1, self._on_epoch))
 
     @property
-    def kept(self) -> Flags:
-        """[slots] whether the device carries the edge, once the trees are built."""
-        return self._keep
-
-    @property
     def trainer(self) -> RestartableTrainer:
         """The trainer, once it is there."""
         if self._trainer is None:
@@ -358,31 +354,31 @@ class TrainingJob:
 
     @property
     def minimum(self) -> int:
-        """How many devices have to be left."""
+        """The least number of devices that have to be left."""
         return mask_parameters(self._config.updates, self.total).minimum
 
     def refused(self) -> list[int]:
-        """Senders of messages of sums that were dropped since the last call."""
+        """Return the senders whose messages of sums were dropped since the last call."""
         return [] if self._trainer is None else self._trainer.refused()
 
     def state_dict(self, phase: int) -> Arrays:
-        """What the participant needs to begin with `phase` after a restart."""
+        """Return the state from which the participant begins `phase` after a restart."""
         arrays: Arrays = {
             "phase": np.array(phase),
-            "keep": self._keep,
+            "keep": self.assigned,
             "absent": np.array(sorted(self._absent), np.int64),
         }
         if phase > SETUP:
             state = self.trainer.device_state_dict()
             arrays |= {f"run/{name}": array for name, array in state.items()}
-        arrays |= self._heard.state_dict()
+        arrays |= self._received.state_dict()
         if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
             kept = self.result.device_state_dict()
             arrays |= {ANSWERS_WITH + name: array for name, array in kept.items()}
         return arrays | self.ledgers.state_dict()
 
     def load_state_dict(self, arrays: Arrays) -> int:
-        """Go on from a snapshot; returns the phase to begin with.
+        """Go on from a snapshot; return the phase to begin with.
 
         Raises:
             InputError: it is not of this run.
@@ -398,13 +394,13 @@ class TrainingJob:
         return phase
 
     def begin_again(self, arrays: Arrays | None) -> None:
-        """Forget what was done since a snapshot, or since the start; the ledgers do not."""
-        self._heard, self._trainer = HeardReleases(), None
+        """Go back to a snapshot, or to the start; the ledgers keep their counts."""
+        self._received, self._trainer = ReceivedReleases(), None
         if arrays is None:
             return
         phase = int(arrays["phase"])
-        self._keep = arrays["keep"]
-        self._heard = HeardReleases.of(arrays, self._me, self._absent)
+        self.assigned = arrays["keep"]
+        self._received = ReceivedReleases.of(arrays, self._me, self._absent)
         if phase > SETUP:
             self._trainer = self._make_trainer()
             self._trainer.load_device_state_dict(part_of(arrays, "run/"))
@@ -413,11 +409,11 @@ class TrainingJob:
             if self._follows:
                 run_alone(program, lambda outbox: outbox.topic.silence)
             else:
-                self._heard.hear_again(program)
+                self._received.replay(program)
         self._restore_result(arrays)
 
     def restore_answers(self, arrays: Arrays) -> None:
-        """After a run that is over: answer with the result that a snapshot of its end has.
+        """Answer, after a run, with the result in the snapshot of its end.
 
         Raises:
             InputError: it is not of this run.
@@ -434,7 +430,7 @@ class TrainingJob:
     def question(
         self, peer: int, *, asks: bool, willing: bool = True
     ) -> tuple[Endpoint, Program[PairAnswer]]:
-        """The device's part in a question about a pair of which it is an end.
+        """Return the device's program in a question about a pair of which it is an end.
 
         Args:
             peer: the other end.
@@ -444,26 +440,23 @@ class TrainingJob:
         Raises:
             UsageError: the run did not train on links.
         """
-        result = self.check_questions()
-        simulated = self._config.train.randomness == "seeded"
-        group = choose_group(self._config.trees.group, simulated=simulated)
-        shard = self._lone_shard()
+        result, group, shard = self.check_questions(), self._group(), self._lone_shard()
         endpoint = Endpoint(shard, frozenset({Door.COMPARE, Door.CONTROL}))
         return endpoint, result.question(shard, endpoint, group, peer, asks=asks, willing=willing)
 
     def check_questions(self) -> AnswersPairs:
-        """The result that answers; raises `UsageError` where there is none."""
+        """Return the result that answers; raise `UsageError` where there is none."""
         if not isinstance(self.result, AnswersPairs):
             raise UsageError("pairs are asked about where `task='link'` was trained")
         return self.result
 
     def _lone_shard(self) -> Shard:
-        """The device without its neighbours: a peer is a non-neighbour, whether it is one or not.
+        """Return the device without neighbours: a peer counts as a non-neighbour in any case.
 
         Every question has randomness of its own: whoever asks again with another vector would see
         the difference of two levels through the same randomized response.
         """
-        if self._config.train.randomness == "seeded":
+        if self._seeded:
             secrets = self._secrets(f"{self._randomness}/answers")
         else:
             secrets = system_secrets(self._part.devices)
@@ -481,7 +474,7 @@ class TrainingJob:
         return -1 if self._follows else int(self._part.devices[0])
 
     def _shard(self, variant: str) -> Shard:
-        """The device, or nobody, with the randomness of an variant."""
+        """Return the shard of the device, or an empty one, with the randomness of a variant."""
         part, seed = self._part, self._problem.seed
         return Shard(
             part.devices,
@@ -495,8 +488,8 @@ class TrainingJob:
         )
 
     def _secrets(self, variant: str) -> Words:
-        """[hosted, 8] what private randomness comes from."""
-        if self._config.train.randomness == "seeded":
+        """Return the secrets [hosted, 8] of private randomness."""
+        if self._seeded:
             return simulated_secrets(self._problem.seed, self._part.devices, variant)
         if self._keys is None:
             return np.empty((0, 8), np.uint32)
@@ -504,7 +497,7 @@ class TrainingJob:
         return np.frombuffer(secret, "<u4").astype(np.uint32).reshape(1, 8)
 
     def _make_trainer(self) -> RestartableTrainer:
-        """The trainer, before it is set up."""
+        """Return the trainer, before it is set up."""
         problem, config, part = self._problem, self._config, self._part
         programs = config.profile.programs(
             Placement(
@@ -512,7 +505,7 @@ class TrainingJob:
                 config=config,
                 shards=[self.shard],
                 endpoints=[self.endpoint],
-                private=[PrivateData.of(part, self._keep[self._here()], alone=problem.alone)],
+                private=[PrivateData.of(part, self.assigned[self._here()], alone=problem.alone)],
                 coordinator=self.endpoint,
                 public=PublicRandomness(problem.seed),
                 randomness=self._randomness,
@@ -528,12 +521,12 @@ class TrainingJob:
         return trainer
 
     def _here(self) -> Flags:
-        """[slots] which neighbours are present."""
+        """Return the mask [slots] of neighbours that are present."""
         here: Flags = ~np.isin(self._whole_part.neighbours, sorted(self._absent))
         return here
 
     def _balance(self) -> Program[None]:
-        """Decide who carries which edge."""
+        """Assign every edge to one of its ends."""
         settings = self._config.trees
         balancer = BALANCERS[settings.balancer]
         if self._follows:
@@ -544,25 +537,27 @@ class TrainingJob:
         kept = yield from balancer.device_program(
             shard, recorded(shard, comparer), settings, lambda _step, _largest: None
         )
-        self._keep = np.zeros(self._whole_part.slots, np.bool_)
-        self._keep[self._here()] = kept
+        self.assigned = np.zeros(self._whole_part.slots, np.bool_)
+        self.assigned[self._here()] = kept
 
     def _comparer(self) -> Comparer:
         settings = self._config.trees
         if not BALANCERS[settings.balancer].compares:
             return RefusingComparer()
-        simulated = self._config.train.randomness == "seeded"
         return SecureComparer(
             self._tree_shard,
             self.tree_endpoint,
             InProcess(),
             None,
             self._budget_left(),
-            choose_group(settings.group, simulated=simulated),
+            self._group(),
         )
 
+    def _group(self) -> Group:
+        return choose_group(self._config.trees.group, simulated=self._seeded)
+
     def _budget_left(self) -> float | None:
-        """Bits that the answers of a pair may still reveal: attempts that were given up count."""
+        """Return the bits that answers of a pair may still reveal, after attempts given up."""
         budget = self._config.trees.comparison_budget
         if budget is None:
             return None
@@ -573,10 +568,9 @@ class TrainingJob:
         yield from self.trainer.compare_told()
 
     def _own(self, program: Program[None]) -> Program[None]:
-        """Return the program of this participant: the coordinator has no part in rounds between
-        devices.
+        """Return the program of this participant: the coordinator skips rounds between devices.
 
-        What a device hears in them is kept, for a restart.
+        Messages that a device receives in them are kept for a restart.
         """
         return played(program, self._play)
 
@@ -586,5 +580,5 @@ class TrainingJob:
             return topic.silence
         inbox = yield outbox
         if topic.door is Door.RELEASE:
-            self._heard.add(topic.name, inbox.batch)
+            self._received.add(topic.name, inbox.batch)
         return inbox

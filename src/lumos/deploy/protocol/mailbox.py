@@ -32,9 +32,9 @@ MAX_WAIT = 4.0
 """… and at most: waits double from the `STEADY`th on."""
 STEADY = 3
 MIN_WAIT = 0.1
-"""Where acknowledgements are known to come quickly."""
+"""Smallest first wait, where acknowledgements come quickly."""
 PATIENCE = 3.0
-"""The first wait is so many times the mean time that acknowledgements take."""
+"""The first wait, as a multiple of the mean time that acknowledgements take."""
 MAX_KEPT = 1 << 16
 """Envelopes of one sender that are kept between two snapshots."""
 MAX_BYTES = 4 * LARGEST
@@ -50,14 +50,14 @@ class _Unacknowledged:
     wait: float = FIRST_WAIT
     """Seconds until it is sent once more."""
     times: int = 0
-    """How often it was sent."""
+    """Number of times it was sent."""
     sent: float = 0.0
-    """When it was last sent."""
+    """Time at which it was last sent."""
 
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one other participant."""
+    """The state of one other participant."""
 
     waiting: dict[RoundKey, _Unacknowledged] = field(default_factory=dict)
     """Envelopes to it that are not acknowledged."""
@@ -98,7 +98,7 @@ class Mailbox:
         self._left: set[int] = set()
 
     def greet(self, peers: Iterable[int], now: float) -> None:
-        """Say hello to these, until they have heard it."""
+        """Send a hello to these until they answer."""
         for participant in peers:
             peer = self._peer(participant)
             if participant not in self._left and not peer.greeted:
@@ -119,43 +119,46 @@ class Mailbox:
         self._peer(receiver).frames.append(frame)
 
     def welcome(self) -> bool:
-        """Whether all that were greeted have answered: then nothing is missing of what they had
-        sent to an earlier start of this participant. Those that are left out do not count."""
+        """Return whether all that were greeted have answered, except those that are left out.
+
+        Then every envelope that they had sent to an earlier start of this participant is here."""
         return all(peer.hello is None for peer in self._peers.values())
 
     def acknowledged(self, receiver: int, key: RoundKey) -> bool:
-        """Whether an envelope has arrived, or its receiver is left out."""
+        """Return whether an envelope has arrived, or its receiver is left out."""
         return receiver in self._left or key not in self._peer(receiver).waiting
 
     def envelope(self, sender: int, key: RoundKey) -> Data | None:
-        """What a participant sent in a round; None while it has not arrived."""
+        """Return the envelope of a participant in a round; None while it has not arrived."""
         return self._peer(sender).arrived.get(key)
 
     def boot_of(self, participant: int) -> bytes | None:
-        """Random bytes of the present start of a participant; None while it has not said hello."""
+        """Return the random bytes of a participant's present start; None before its hello."""
         peer = self._peer(participant)
         return peer.boot if peer.welcome is None else peer.welcome.boot
 
     def senders(self, key: RoundKey) -> list[int]:
-        """Who has sent in a round, in the order of the ids."""
+        """Return the senders in a round, in the order of the ids."""
         return sorted(
             participant for participant, peer in self._peers.items() if key in peer.arrived
         )
 
     def drop(self, sender: int, key: RoundKey) -> None:
-        """An envelope was refused: it counts as arrived, and is not looked at again."""
+        """Refuse an envelope: it counts as arrived, and is not read again."""
         self._peer(sender).arrived.pop(key, None)
 
     def refuse(self, sender: int, key: RoundKey) -> None:
-        """An envelope came too early: it is forgotten, and taken when it comes again."""
+        """Forget an envelope that came too early; take it when it comes again."""
         peer = self._peer(sender)
         peer.arrived.pop(key, None)
         peer.seen.discard(key)
         peer.acknowledge = [other for other in peer.acknowledge if other != key]
 
     def outgoing(self) -> list[tuple[int, Data]]:
-        """Envelopes to devices that they may still need: a sender that is restarted in a later
-        phase cannot make them again. The coordinator records what it has read.
+        """Return the envelopes to devices that they may still need.
+
+        A sender that is restarted in a later phase cannot make them again. The coordinator records
+        what it has read.
         """
         return [
             (participant, data)
@@ -165,7 +168,7 @@ class Mailbox:
         ]
 
     def leave_out(self, participant: int) -> None:
-        """A participant is left out for good: nothing is sent to it any more."""
+        """Leave a participant out for good: nothing is sent to it any more."""
         self._left.add(participant)
         peer = self._peer(participant)
         peer.waiting.clear()
@@ -173,7 +176,7 @@ class Mailbox:
         peer.hello = None
 
     def settle(self, phase: int) -> None:
-        """All phases before this one are on disk: what arrived in them is forgotten."""
+        """Forget what arrived in phases before this one: they are on disk."""
         self._durable = phase
         for peer in self._peers.values():
             peer.arrived = {key: data for key, data in peer.arrived.items() if key.phase >= phase}
@@ -181,20 +184,20 @@ class Mailbox:
             peer.size = sum(len(data.body) for data in peer.arrived.values())
 
     def forget_attempt(self, phase: int, attempt: int) -> None:
-        """An attempt at a phase was given up: its envelopes are neither sent nor read."""
+        """Give up an attempt at a phase: its envelopes are neither sent nor read."""
         for peer in self._peers.values():
             for table in (peer.waiting, peer.kept, peer.arrived):
                 for key in [key for key in table if key[:2] == (phase, attempt)]:
                     del table[key]
 
     def receive(self, sender: int, frame: Frame, now: float) -> bool:
-        """Take a frame, if it is one of the mailbox's own; whether it was."""
+        """Take a frame if it is one of the mailbox's own; return whether it was."""
         peer = self._peer(sender)
         if isinstance(frame, Data):
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
                 size = peer.size + len(frame.body)
                 if len(peer.seen) >= MAX_KEPT or size > MAX_BYTES:
-                    return True  # neither kept nor acknowledged: no participant has so much to say
+                    return True  # neither kept nor acknowledged: no participant sends so much
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
                 peer.size = size
@@ -222,7 +225,7 @@ class Mailbox:
         return True
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """What is to be sent now, by receiver."""
+        """Return the frames to send now, by receiver."""
         packets = []
         for participant, peer in self._peers.items():
             frames = peer.frames
@@ -245,7 +248,7 @@ class Mailbox:
         return packets
 
     def next_due(self) -> float:
-        """When something is to be sent again; infinite while nothing waits."""
+        """Return the time at which something is sent again; infinite while nothing waits."""
         return min(
             (
                 item.due
@@ -256,7 +259,7 @@ class Mailbox:
         )
 
     def _has_all(self, peer: _Peer, hello: Hello, now: float) -> bool:
-        """Send a participant that has started what it may have lost; whether it has all of it.
+        """Send a participant that has started what it may have lost; return whether it has all.
 
         Not before something is due: this participant may have started itself, and post it again
         first.

@@ -200,7 +200,7 @@ function show(status) {
   const mark = {running: "", failed: "✕ ", finished: "✓ "}[kind];
   document.title = `${mark}${status.phase} · Lumos run ${status.run}`;
   byId("title").textContent = `Run ${status.run}`;
-  byId("subtitle").textContent = `${status.profile} profile · ${status.task} · ${counted(status.devices)} devices · coins: ${status.coins}`;
+  byId("subtitle").textContent = `${status.profile} profile · ${status.task} · ${counted(status.devices)} devices · randomness: ${status.randomness}`;
   byId("state").className = `state ${kind}`;
   byId("headline").textContent = status.headline;
   byId("progress").value = status.phases_done / status.phases;
