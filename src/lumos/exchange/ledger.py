@@ -173,7 +173,7 @@ class Ledger:
         self.scores = int(state["scores"])
 
     def fits(self, state: dict[str, Ints]) -> bool:
-        """Whether `state` is one that this party can continue from."""
+        """Return whether this participant can continue from `state`."""
         sizes = {ROUND: 1, "|rounds": len(self.device_rounds)}
         flows = {prefix + flow for prefix in ("", _CLEAR) for flow in Booking._fields}
         for key in state.keys() - sizes.keys():

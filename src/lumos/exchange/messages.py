@@ -1,4 +1,10 @@
-"""Batches of messages: arrays, never one object per message."""
+"""Messages of a round: batches, outboxes, inboxes, and the topics and doors that declare them.
+
+A `Batch` is arrays, never one object per message. A participant sends an `Outbox` and receives an
+`Inbox`. Every message belongs to a `Topic`, which names its door, the shape of one message, and in
+words who learns what from it. Nothing can be sent without a topic, so the list of topics is the
+list of everything that leaves a device.
+"""
 
 import math
 from collections.abc import Callable
@@ -176,7 +182,7 @@ CheckMessages = Callable[[Batch], None]
 
 
 class Outbox:
-    """What one party sends in one round.
+    """The messages that one participant sends in one round.
 
     Args:
         batch: the messages.
@@ -204,7 +210,7 @@ class Outbox:
 
 
 class Inbox:
-    """What one party receives in one round: messages by receiver, then sender.
+    """The messages that one participant receives in one round, by receiver, then sender.
 
     Args:
         batch: the messages; `sender`, `receiver` and `body` are its arrays.
@@ -222,11 +228,7 @@ class Inbox:
         self.quiet = quiet
 
 
-# Topics and doors: what may leave a device, and what protects it.
-#
-# Every message belongs to a topic. A topic names its door, the shape of one message, and in words
-# who learns what from it. Nothing can be sent without a topic, so the list of topics is the list of
-# everything that leaves a device.
+# Topics and doors.
 
 
 class Door(StrEnum):
@@ -261,7 +263,7 @@ class Topic:
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: the coordinator's part in rounds of this topic: it `receives` from devices,
             `sends` to them, or `both`, beside messages between devices; empty: it has none.
-        common: release topics only: a device tells all receivers the same, so that those who
+        common: release topics only: a device sends the same to all receivers, so that those who
             collude learn no more than each of them.
         about_edges: release topics only: the message is a function of what the device received and
             of nothing of its own, so its ε is about edges and degrees, and counted apart.
@@ -349,7 +351,7 @@ class Topic:
         return self.send(_coordinator(len(receiver)), receiver, body)
 
     def nothing(self) -> Outbox:
-        """An outbox without messages: this party has nothing to say in this round."""
+        """Return an outbox without messages: this participant sends nothing in this round."""
         return self._nothing
 
     @cached_property
@@ -358,7 +360,7 @@ class Topic:
 
     @cached_property
     def silence(self) -> Inbox:
-        """What everybody gets when nobody sent anything."""
+        """The inbox of everybody when nobody sent anything."""
         return Inbox(self.no_messages, quiet=True)
 
     @cached_property

@@ -1,8 +1,8 @@
-"""What the observer of a simulation gathers from shards, wherever they are hosted.
+"""The observer of a simulation: it gathers results from shards, and adds their ledgers up.
 
 No program has it, and no device could: it is how a simulation writes down its results. Where all
 shards live in one process, gathering is nothing; between ranks, rows travel to the first rank, and
-nobody else sees what others have.
+nobody else sees what others have. `LedgerReport` is the sum of all ledgers.
 """
 
 import io
@@ -33,11 +33,11 @@ class Observer(Protocol):
 
     @property
     def first(self) -> bool:
-        """Whether this process gets what is gathered."""
+        """True in the process that gets what is gathered."""
         ...
 
     def gather(self, name: str, parts: Sequence[Arrays]) -> list[Arrays]:
-        """The arrays of all shards, in their order; elsewhere than at the first rank, nothing.
+        """Return the arrays of all shards, in their order; elsewhere than at the first rank, none.
 
         Args:
             name: what is gathered; the same at all ranks.
@@ -46,7 +46,7 @@ class Observer(Protocol):
         ...
 
     def scatter(self, name: str, parts: Sequence[Arrays] | None) -> list[Arrays] | None:
-        """What the first rank has for each shard, at the process that hosts it.
+        """Return what the first rank has for each shard, at the process that hosts it.
 
         Args:
             name: what is scattered; the same at all ranks.
@@ -56,11 +56,11 @@ class Observer(Protocol):
         ...
 
     def add(self, name: str, counts: Ints) -> Ints:
-        """[n] the sums over all ranks, at every rank."""
+        """Return [n] the sums over all ranks, at every rank."""
         ...
 
     def differs(self, name: str, digest: bytes) -> bool:
-        """Whether the digests of two ranks differ; the same answer at every rank.
+        """Return whether the digests of two ranks differ; the same answer at every rank.
 
         Args:
             name: what is compared; the same at all ranks.
@@ -99,7 +99,7 @@ class AcrossRanks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0."""
+        """True at rank 0."""
         return self._world.first
 
     def gather(self, name: str, parts: Sequence[Arrays]) -> list[Arrays]:
@@ -134,7 +134,7 @@ class AcrossRanks:
         return sum((lanes[0].body.view(np.int64) for lanes in received or []), np.zeros_like(mine))
 
     def differs(self, name: str, digest: bytes) -> bool:
-        """Every rank tells all others."""
+        """Compare the digests of all ranks, at every rank."""
         world = self._world
         mine = np.frombuffer(digest, np.uint8).copy()
         sending = Sending(len(mine), 1, mine)
@@ -169,7 +169,7 @@ def _unpacked(received: Arrived) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-# The observer's report: the ledgers of all parties added up. Simulation only.
+# The sum of all ledgers.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,7 +183,7 @@ class TopicLine:
     bytes: int
     """Bytes of their bodies; a transport's own headers are not counted."""
     learns: str
-    """Who learns what from it."""
+    """Participants that learn from it, and what they learn, in one sentence."""
     ideal: bool
     """True when an ideal backend booked these messages by formula."""
 
@@ -203,7 +203,7 @@ class LedgerReport:
     scores: int = 0
     """Link scores carried out."""
     comparison_bits: float
-    """What answers of comparisons and scores could tell: log2 of the possible ones each."""
+    """Bits that answers of comparisons and scores can reveal: log2 of the possible ones each."""
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
     group: str = NO_GROUP
@@ -316,7 +316,7 @@ EPSILONS = ("device_epsilon", "device_epsilon_collusion", "device_edge_epsilon")
 
 
 def ledger_part(ledger: Ledger) -> Arrays:
-    """What the observer reads from one ledger: arrays by device and pair, and counts as text."""
+    """Read one ledger for the observer: arrays by device and pair, and counts as text."""
     flows, hosted = ledger.flows(), ledger.shard is not None
     by_topic: dict[str, dict[str, int]] = {}
     clear: dict[str, dict[str, int]] = {}
@@ -350,7 +350,7 @@ def ledger_part(ledger: Ledger) -> Arrays:
 
 
 def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
-    """The report, from what `ledger_part` read from the ledgers of all parties.
+    """Return the report, from what `ledger_part` read from the ledgers of all participants.
 
     Args:
         parts: one per shard, and the coordinator's.
@@ -398,7 +398,7 @@ def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
 
 
 def _of_pairs(parts: Sequence[Arrays], every: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What answers revealed. Both ends counted each answer, the smaller id each pair."""
+    """Add up what answers revealed. Both ends count each answer, the smaller id each pair."""
     answers = dict.fromkeys(ANSWER_BITS, 0)
     for counts in every:
         for ways, count in counts["answers"].items():
@@ -442,7 +442,7 @@ def _add_totals(totals: dict[str, dict[str, int]], flows: FlowsByTopic) -> None:
 
 
 def _control_bits(topic: Topic, total: int) -> float:
-    """Bits that one control message can tell; a single word still tells that it was sent."""
+    """Return the bits of one control message; a single word still reveals that it was sent."""
     ways = total if topic.vocabulary is PUBLIC_ID else len(topic.vocabulary)
     return max(1.0, math.log2(ways))
 

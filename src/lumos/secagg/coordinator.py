@@ -1,4 +1,8 @@
-"""The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
+"""The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing.
+
+Its stages are those of `lumos.secagg.device`: SETUP (`setup`), SHARE_KEYS and
+COLLECT_MASKED_VECTORS (`_collect`), UNMASK (`_open`).
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +14,6 @@ from lumos.errors import Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox, Topic
 from lumos.secagg import masks, shares
-from lumos.secagg import masks as pair_keys
 from lumos.secagg.mask_graph import MaskGraph, hold_draw, seed_tag
 from lumos.secagg.noise import DrawnNoise
 from lumos.secagg.openings import Attempted, decide, relay
@@ -76,7 +79,7 @@ class SecureCoordinator:
         self._drawn = True
 
     def state_dict(self) -> Arrays:
-        """What the coordinator needs to go on after a restart; all of it is public."""
+        """Return what the coordinator needs to go on after a restart; all of it is public."""
         return {"seed": np.frombuffer(self._seed, np.uint8), "number": np.array(self._number)}
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -136,7 +139,7 @@ class SecureCoordinator:
         """Pass on who confirms whom, ask for shares; the sum, or None where they are too few."""
         joined, arrived, asked = collected.joined, collected.arrived, collected.asked
         inbox = yield ALIVE.nothing()
-        words_bytes = pair_keys.WORD * self.parameters.neighbours
+        words_bytes = masks.WORD * self.parameters.neighbours
         inbox = self._screened(inbox, asked, lambda _: words_bytes, None)
         alive = self._senders(inbox, asked)
         words = self._bodies(inbox, words_bytes)
@@ -226,7 +229,7 @@ class SecureCoordinator:
         return inbox.body
 
     def _name(self, topic: Topic, receivers: Flags, named: Flags) -> Outbox:
-        """Tell each receiver which of its neighbours are named, and then its own id."""
+        """Send each receiver the ids of its neighbours that are named, and then its own id."""
         to = np.flatnonzero(receivers)
         neighbours = self._graph.of(to)
         rows, slots = np.nonzero(named[neighbours])
@@ -252,7 +255,8 @@ class SecureCoordinator:
     def _given(self, inbox: Inbox, joined: Flags) -> shares.Elements:
         """[total, k, limbs] what each device gave out of each neighbour, zero elsewhere.
 
-        An array of the size of the federation: it is the coordinator's, which hears everybody.
+        An array of the size of the federation: it is the coordinator's, which receives from
+        everybody.
         """
         given = np.zeros((self._total, self.parameters.neighbours, shares.LIMBS), np.uint16)
         lengths = inbox.batch.lengths
@@ -314,7 +318,7 @@ class SecureCoordinator:
     def _subtract_pair_masks(
         self, collected: "_Collected", lost: Ints, given: shares.Elements, answering: Flags
     ) -> None:
-        """What the masks with lost devices left behind in the vectors that arrived."""
+        """Subtract the masks with lost devices from the vectors that arrived."""
         k, of = self.parameters.neighbours, collected.of
         sent = collected.wrapped[np.searchsorted(np.flatnonzero(collected.joined), lost)]
         everyone = np.ones(self._total, np.bool_)
@@ -352,7 +356,7 @@ class SecureCoordinator:
 
 
 class _Collected(NamedTuple):
-    """What the coordinator has before anything is opened."""
+    """The coordinator's state of a round before anything is opened."""
 
     of: masks.SumId
     total: RingWords

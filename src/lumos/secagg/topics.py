@@ -1,4 +1,4 @@
-"""What passes in a masked sum, message by message.
+"""The messages of masked sums: their topics, in the order in which they pass, and their bytes.
 
 | round | from → to | bytes |
 |---|---|---|
@@ -25,7 +25,7 @@ void. Each sum then passes between the devices and the coordinator alone, 8 mess
 (a) corrections of the shares of the pair secret, and a commitment to it; (b) the same of the self
 secret, for j neighbours in the round.
 
-Real devices compare afterwards what they were told (`SecureAggregator.compare_told`):
+Real devices compare afterwards the sums that they received (`SecureAggregator.compare_told`):
 
 | round | from → to | bytes |
 |---|---|---|
@@ -49,7 +49,7 @@ from lumos.secagg.shares import LIMBS
 
 
 class Stage(IntEnum):
-    """Where a device falls silent: it sends nothing in this stage, nor later in the round."""
+    """The stage in which a device falls silent: it sends nothing there, nor later in the round."""
 
     WRAPPED = 0
     MASKED = 1

@@ -96,7 +96,7 @@ def count_objections(devices: Ints) -> Program[None]:
             return
 
 
-# Which pairs have an open session. Both ends keep the same record, without a message.
+# Open sessions of pairs. Both ends keep the same record, without a message.
 
 
 class Sessions:
@@ -171,7 +171,7 @@ CLEAR = Topic(
     learns="both ends learn the answer (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealComparer:
@@ -237,7 +237,7 @@ def _other_end(booking: Booking) -> Booking:
 
 
 class _Plan(NamedTuple):
-    """What one comparison stands for: rounds, and messages at S and at R in an open session.
+    """The bookings of one comparison: rounds, and messages at S and at R in an open session.
 
     opening: what is added at S where the session is new.
     """
@@ -336,7 +336,7 @@ class SecureComparer:
         return batch.results()
 
 
-# What comparisons answered to each end, recorded for an auditor.
+# A record of the answers of comparisons, for an auditor.
 #
 #     with recording() as tape, recording_answers(tape) as answers:
 #         lumos.balance(graph, settings, transport="recording")
@@ -349,7 +349,7 @@ class OutcomesOfEnds(NamedTuple):
     """Outcomes that devices of one shard got at the same time."""
 
     position: int
-    """How many entries of the tape came before."""
+    """Number of entries of the tape before these."""
     device: Ints
     """[answers] who got the answer."""
     peer: Ints

@@ -1,4 +1,16 @@
-"""What the products of a shard are made of: a matching, chosen words, vectors of small numbers."""
+"""Sums of the products of matched devices, in rounds.
+
+    sums = paired_sums(shard, endpoint, aggregator)      # aggregator: masked sums, after its setup
+    yield from sums.setup(partner, chosen)               # once per run: [hosted], [hosted, words]
+    total = yield from sums.sum(vectors, noise, step)    # vectors: int8 [hosted, width]
+
+    coordinator = PairedCoordinator(masked_sums)         # in the coordinator's program
+    total = yield from coordinator.sum(words * width)
+
+The total is Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs (u, v). In the order of the file: checks
+of arguments, the topics, the backends of products (`IdealProducts`, `SecureProducts`), and the sums
+over pairs with the rule for who is in a sum.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -64,12 +76,14 @@ def check_vectors(shard: Shard, vectors: npt.NDArray[np.int8]) -> None:
         raise InputError("a number of a product lies beyond ±127")
 
 
-# What passes between the two devices of a pair, and how long it is.
+# The messages between the two devices of a pair.
 #
-# | round | when | bytes, each way | |---|---|---| | opening, points, columns | once per run | 80;
-# 4,112; 128 ⌈F/8⌉ + 16 | | correction | each attempt of each step | F K word + 16 | | ready | each
-# attempt, before masking | 16: "I hold my share" | | present | each attempt, before anything is
-# opened | 16: "I am in the sum with my share" |
+# | round | when | bytes, each way |
+# |---|---|---|
+# | opening, points, columns | once per run | 80; 4,112; 128 ⌈F/8⌉ + 16 |
+# | correction | each attempt of each step | F K word + 16 |
+# | ready | each attempt, before masking | 16: "I hold my share" |
+# | present | each attempt, before anything is opened | 16: "I am in the sum with my share" |
 
 SETUP_ROUNDS = 3
 STEP_ROUNDS = 3
@@ -172,7 +186,7 @@ BOOKED = {
 }
 """The topics of the secure products, as the ideal ones book them."""
 IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealProducts:
@@ -342,28 +356,28 @@ class SecureProducts(InMemoryOnly):
             held[row] = True
         return PairShares(words, held)
 
-    def say(
-        self, topic: Topic, purpose: bytes, speaking: Flags, step: int, attempt: int
+    def confirm(
+        self, topic: Topic, purpose: bytes, sending: Flags, step: int, attempt: int
     ) -> Program[Flags]:
-        """Say a word to the partner that proves who speaks.
+        """Send the partner a word that proves its sender.
 
         Args:
-            purpose: what the word says.
-            speaking: [hosted] who says it.
+            purpose: the meaning of the word.
+            sending: [hosted] who sends it.
 
         Returns:
-            [hosted] who said it, and heard it from its partner.
+            [hosted] who sent it, and received it from its partner.
         """
         bodies = {
             row: self._sessions[row].word(purpose, step, attempt, mine=True)
-            for row in np.flatnonzero(speaking).tolist()
+            for row in np.flatnonzero(sending).tolist()
         }
         received = yield from self._swap(topic, bodies, CHECK)
-        heard = np.zeros(len(self._shard), np.bool_)
+        confirmed = np.zeros(len(self._shard), np.bool_)
         for row, word in received.items():
             self._sessions[row].check_word(word, purpose, step, attempt)
-            heard[row] = True
-        return heard
+            confirmed[row] = True
+        return confirmed
 
     def _swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
         if self._mail is None:
@@ -377,19 +391,19 @@ class SecureProducts(InMemoryOnly):
 #
 # 1. *before masking* partners confirm to each other that they hold their shares (`ready`); a device
 #    whose partner did not confirm sends zero for its pair;
-# 2. *after the coordinator said who is lost, and before anything is opened,* partners tell each
-#    other that they are in the sum with their share (`present`); a device that is, and does not
-#    hear it from its partner, objects (`lumos.secagg.openings`);
+# 2. *after the coordinator named the lost devices, and before anything is opened,* partners confirm
+#    to each other that they are in the sum with their share (`present`); a device that is, and does
+#    not receive it from its partner, objects (`lumos.secagg.openings`);
 # 3. on an objection the attempt is called off unopened and made again without that pair: with fresh
 #    shares and masks, the same vectors and the same noise; after `ATTEMPTS` of them it is an error;
 # 4. of all attempts of a step at most one is opened: see `lumos.secagg.openings` for the rule of
 #    the holders and the counting argument.
 #
 # **A lying coordinator** can spoil a sum, not read a product. Within one attempt there is one sum
-# (`lumos.secagg.device`). If it ignores objections, or tells each end that the other is lost,
+# (`lumos.secagg.device`). If it ignores objections, or reports to each end that the other is lost,
 # that sum has one share of the pair: uniform. In another attempt the shares are fresh, so shares of
-# different attempts of one pair say nothing together; and two attempts with the same vectors, whose
-# difference would be a pair's product, are not both opened.
+# different attempts of one pair reveal nothing together; and two attempts with the same vectors,
+# whose difference would be a pair's product, are not both opened.
 
 ATTEMPTS = 4
 """Attempts at one sum before it is an error."""
@@ -460,7 +474,7 @@ class SecurePairedSums:
         for attempt in range(ATTEMPTS):
             shares = yield from self._products.multiply(vectors, step, attempt, paired)
             words = shares.words
-            ready = yield from self._products.say(READY, b"ready", shares.held, step, attempt)
+            ready = yield from self._products.confirm(READY, b"ready", shares.held, step, attempt)
             words[~ready] = 0
             noise = _noise(noise_shares, words.shape, self._aggregator.fixed)
             alone = np.zeros(self._hosted, np.bool_)
@@ -469,8 +483,10 @@ class SecurePairedSums:
                 opening: Flags, ready: Flags = ready, alone: Flags = alone, attempt: int = attempt
             ) -> Program[Flags]:
                 present = opening & ready
-                heard = yield from self._products.say(PRESENT, b"present", present, step, attempt)
-                alone[:] = present & ~heard
+                confirmed = yield from self._products.confirm(
+                    PRESENT, b"present", present, step, attempt
+                )
+                alone[:] = present & ~confirmed
                 return alone
 
             ended = yield from self._aggregator.attempt(noise, words, step, attempt, objections)

@@ -1,15 +1,9 @@
-"""Products of matched devices, as shares that enter a masked sum.
+"""Products of two matched devices, as shares: a session over bytes, the same at both ends.
 
-    sums = paired_sums(shard, endpoint, aggregator)      # aggregator: masked sums, after its setup
-    yield from sums.setup(partner, chosen)               # once per run: [hosted], [hosted, words]
-    total = yield from sums.sum(vectors, noise, step)    # vectors: int8 [hosted, width]
-
-    coordinator = PairedCoordinator(masked_sums)         # in the coordinator's program
-    total = yield from coordinator.sum(words * width)
-
-The total is Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs (u, v), and no device sees the other's
-words b or numbers Z. `extension` has the oblivious transfers, `pair_session` the session of a pair
-over bytes, `secure` and `ideal` the backends, `paired_sums` the rule for who is in a sum.
+For devices u and v with chosen words b and small numbers Z, the two shares add up to
+(b_u ⊗ Z_v + b_v ⊗ Z_u) / 128, and no device sees the other's words or numbers. In the order of the
+file: the extended oblivious transfers, the two halves of a product, and the session of a pair
+(`PairSession`). `lumos.twoparty.product_sums` runs sessions in rounds.
 """
 
 import hmac
@@ -39,19 +33,6 @@ from lumos.errors import (
 from lumos.secagg.parameters import FixedPoint, RingWords
 from lumos.twoparty.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.typing import Bytes, Flags
-
-# What can go wrong in a product of two matched devices.
-#
-# ProtocolError               a message broke the rules; the session is closed, nothing is revealed
-# ├── WrongLength             a message is longer or shorter than the public settings say
-# ├── BadPoint                a received point or key is not in its group
-# ├── CheckFailed             a message, or a word, is not what the partner sent
-# ├── Replay                  pads under this (step, attempt) may have been used
-# ├── OutOfOrder              a message, or a call, is not the one that is due
-# ├── SessionClosed           the session has ended: by an error, by close(), or by a fork
-# └── WrongSender             a message came from a device that is not the receiver's partner
-#
-# No message carries a choice, a number, a share, a key or a point.
 
 # Extended oblivious transfers: 128 base transfers become one for each word, by symmetric means.
 #
@@ -142,7 +123,7 @@ def pads(rows: Bytes, label: bytes, width: int, ring: "np.dtype[np.unsignedinteg
 # The two halves of a product: one device has chosen words, the other has numbers.
 #
 # A pair computes b_u ⊗ Z_v and b_v ⊗ Z_u, so each device holds one `Multiplier` (its numbers, the
-# partner's choices: S of `extension`) and one `Chooser` (its choices, the partner's numbers: R).
+# partner's choices: S above) and one `Chooser` (its choices, the partner's numbers: R).
 
 _SEED_TABLE = Lookup(widths=(1,), outputs=8 * SEED)
 _NAME = b"lumos.products"
@@ -200,7 +181,7 @@ class Chooser(InMemoryOnly):
 
 
 class Multiplier(InMemoryOnly):
-    """S: holds the numbers, and takes one seed of every base transfer, which s says."""
+    """S: holds the numbers, and takes one seed of every base transfer, chosen by s."""
 
     __slots__ = ("_group", "_rows", "_s", "_seeds", "_words")
 
@@ -256,10 +237,13 @@ def _query(number: int) -> Query:
 #
 #     (b_u ⊗ Z_v + b_v ⊗ Z_u) · 2^(fraction bits - 7),    that is, to b ⊗ Z / 128 in fixed point.
 #
-# | message, both ways at once | bytes | |---|---| | opening | 80: nonce, A of the base transfers in
-# which the sender offers, X25519 key | | points | 4,096 + 16: the points of the base transfers in
-# which the sender takes | | columns | 128 ⌈F/8⌉ + 16: the choices, masked | | correction, one for
-# each product | F K word + 16 | | word, two for each product | 16: proves who speaks (`word`) |
+# | message, both ways at once | bytes |
+# |---|---|
+# | opening | 80: nonce, A of the base transfers in which the sender offers, X25519 key |
+# | points | 4,096 + 16: the points of the base transfers in which the sender takes |
+# | columns | 128 ⌈F/8⌉ + 16: the choices, masked |
+# | correction, one for each product | F K word + 16 |
+# | word, two for each product | 16: proves who sent it (`PairSession.word`) |
 #
 # Every message but the opening ends with a Poly1305 tag, under a key for this one message that
 # BLAKE2b derives from a key which both openings give. So **any flipped bit ends the session with an
@@ -370,7 +354,7 @@ class PairSession(InMemoryOnly):
         )
 
     def check_word(self, word: bytes, purpose: bytes, step: int, attempt: int) -> None:
-        """Raise `CheckFailed` unless the partner said its word."""
+        """Raise `CheckFailed` unless the partner sent its word."""
         expected = self.word(purpose, step, attempt, mine=False)
         if not hmac.compare_digest(word, expected):
             self.close()
@@ -378,7 +362,7 @@ class PairSession(InMemoryOnly):
 
     @property
     def ready(self) -> bool:
-        """Whether products can be computed."""
+        """True once products can be computed."""
         return self._due is _Due.PRODUCTS
 
     def close(self) -> None:
@@ -406,7 +390,6 @@ class PairSession(InMemoryOnly):
     def _points(self, opening: bytes) -> bytes:
         _check_length(opening, OPENING)
         ordered = [self._opening, opening] if self._me < self._peer else [opening, self._opening]
-        said = b"".join(ordered)
         public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
         public += f"{self._fixed.word} {self._fixed.fraction_bits} "
         assert self._exchange is not None  # noqa: S101
@@ -415,7 +398,7 @@ class PairSession(InMemoryOnly):
         except ValueError:
             raise BadPoint("a public key is no point of large order") from None
         self._exchange = None
-        named = public.encode() + said
+        named = public.encode() + b"".join(ordered)
         self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
         self._key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key").digest()
         multiplier, _ = self._halves()

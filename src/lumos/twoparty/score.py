@@ -39,7 +39,7 @@ those of the comparison (`lumos.twoparty.comparison`); a spec's code is a hash o
 every product lies in the ring and none wraps around.
 *Shift.* An end may give ``Shifted(v, shift)``: the other then learns (level + shift) mod levels. A
 shift drawn at random makes the answer a randomized response towards the other end. S adds its shift
-in the table of levels, R in what it tells, and S takes its own shift off again.
+in the table of levels, R in its answer, and S takes its own shift off again.
 *Answer.* One word of a code of 8 bits XOR the check: distance 5 up to four levels, else 4.
 """
 
@@ -78,10 +78,10 @@ from lumos.twoparty.session import (
 from lumos.twoparty.workers import ComparedPairs, OnSteps, PartyBatch, Workers, count_answers
 from lumos.typing import Bytes, Ints, Small
 
-# What is scored, and the public list of messages that follows from it.
+# The spec of a score, and the public list of messages that follows from it.
 #
 # Everything here is public and fixed before the first byte is sent. The ideal backend books from
-# this module, the secure one is checked against it.
+# it, the secure one is checked against it.
 
 MAX_WIDTH = 1024
 MAX_BITS = 4
@@ -192,7 +192,7 @@ def levels_of(products: Ints, spec: LevelSpec) -> Ints:
 def messages(
     specs: Sequence[LevelSpec], *, first: bool, point: int = ED25519_POINT
 ) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch.
+    """List the messages of a batch: sender and bytes.
 
     Args:
         specs: of its items, in order.
@@ -219,7 +219,7 @@ def _messages(specs: tuple[LevelSpec, ...], first: bool, point: int) -> tuple[Me
     )
 
 
-# One score of a batch, as one of its two parties sees it.
+# One score of a batch at one end.
 
 VERSION = b"lumos.score.1"
 
@@ -231,7 +231,7 @@ PRODUCT_POINTS, PRODUCT_TABLES, SHARE_POINTS, LEVEL_TABLES, ANSWERS = range(5)
 class Shifted:
     """An input with a shift: the other end learns (level + shift) mod levels.
 
-    Each end learns the level with the other's shift alone: S takes its own off what R tells it.
+    Each end learns the level with the other's shift alone: S takes its own off R's answer.
     """
 
     vector: npt.ArrayLike
@@ -268,7 +268,7 @@ class Score(InMemoryOnly):
         return self.spec.digits
 
     def is_checked(self, position: int) -> bool:
-        """Whether this part holds tables."""
+        """Return whether this part holds tables."""
         return position in (PRODUCT_TABLES, LEVEL_TABLES)
 
     def learn(self, level: int) -> None:
@@ -277,8 +277,8 @@ class Score(InMemoryOnly):
             raise BadValue("a level is above the highest")
         self.level = level
 
-    def told(self) -> int:
-        """What R tells S: the level that it read, with its own shift."""
+    def answer(self) -> int:
+        """Return what R sends S: the level that it read, with its own shift."""
         return (self.level + self.shift) % self.spec.levels
 
     def result(self) -> int:
@@ -359,9 +359,9 @@ class ScoreSender(LookupSender[LevelSpec, npt.ArrayLike | Shifted, Score]):
             self._points = message
             return
         for score, byte in zip(self._tasks, message, strict=True):
-            told = decode_answer(byte, check, words_for(score.spec.levels))
-            score.learn(told)
-            score.level = (told - score.shift) % score.spec.levels
+            answer = decode_answer(byte, check, words_for(score.spec.levels))
+            score.learn(answer)
+            score.level = (answer - score.shift) % score.spec.levels
 
 
 def _share(score: Score) -> Bytes:
@@ -395,7 +395,7 @@ class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
             return b"".join(self._ask_level(score) for score in self._tasks)
         check = self._check
         return b"".join(
-            encode_answer(score.told(), check, words_for(score.spec.levels))
+            encode_answer(score.answer(), check, words_for(score.spec.levels))
             for score in self._tasks
         )
 
@@ -550,7 +550,7 @@ CLEAR = Topic(
     learns="both ends learn the level of the product (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealScorer:
@@ -652,9 +652,6 @@ class SecureScorer:
             inbox = yield batch.send(sending, bodies, message.length)
         batch.step(senders, 0, inbox)
         return batch.results(close=True)
-
-
-# Which backend computes scores.
 
 
 def make_scorer(

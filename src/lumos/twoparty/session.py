@@ -1,4 +1,8 @@
-"""The public list of messages: who sends how many bytes, fixed before the first is sent."""
+"""Sessions of two ends over bytes: the public list of messages, the check, turns and numbers.
+
+The list of messages, who sends how many bytes, is fixed before the first is sent. `Party` is one
+end of a session; `LookupSender` and `LookupReceiver` are the two ends of one that looks up tables.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -82,7 +86,7 @@ def decode_answer(byte: int, check: int, words: Sequence[int]) -> int:
     return words.index(word)
 
 
-# A party of a session, sender or receiver: turns, message numbers, check, closing on any error.
+# One end of a session, sender or receiver.
 
 
 class BatchTask(Protocol):
@@ -94,11 +98,11 @@ class BatchTask(Protocol):
         ...
 
     def is_checked(self, position: int) -> bool:
-        """Whether its part of this message asks for a check behind the message."""
+        """Return whether its part of this message asks for a check behind the message."""
         ...
 
     def result(self) -> int | None:
-        """What this party learned, or None if it may not learn."""
+        """Return what this end learned, or None if it may not learn."""
         ...
 
 
@@ -124,7 +128,7 @@ class ListMessages(Protocol[AnySpec]):
     """
 
     def __call__(self, specs: Sequence[AnySpec], *, first: bool, point: int) -> tuple[Message, ...]:
-        """Who sends how many bytes."""
+        """List the messages: sender and bytes."""
         ...
 
 
@@ -203,7 +207,7 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
 
     @property
     def finished(self) -> bool:
-        """Whether the batch has ended here: nothing more to send or to receive."""
+        """True once the batch has ended here: nothing more to send or to receive."""
         return self._open and self._turn == len(self._script)
 
     @property

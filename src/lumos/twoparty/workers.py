@@ -1,7 +1,9 @@
 """Workers: they hold the parties of many sessions and step them.
 
 A party never leaves the process that made it. `InProcess` holds all of them in this process, as a
-real device does; `WorkerProcesses` (in `worker_processes`) spreads them over the cores.
+real device does; `WorkerProcesses` spreads them over the cores. `ComparedPairs` are the pairs of a
+shard, and `PartyBatch` moves their parties through one batch, message by message, over the
+exchange.
 """
 
 import os
@@ -32,7 +34,7 @@ _CHUNK = 256  # steps between two calls of `on_steps`
 
 
 class SessionProtocol(Protocol):
-    """How a worker opens the parties of one protocol and reads their inputs."""
+    """A protocol as workers serve it: they open its parties and read their inputs."""
 
     def open(self, me: int, peer: int, group: Group) -> Party[Any, Any, Any]:
         """A party of a new session; the end with the smaller id is the sender."""
@@ -370,7 +372,7 @@ def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
     ledger.answered_non_neighbours(pairs.rows[~near], pairs.peers[~near], ways)
 
 
-# The parties of a shard, moved through one batch message by message, over the exchange.
+# One batch of a shard over the exchange.
 
 
 class PartyBatch:

@@ -188,7 +188,7 @@ def test_nothing_compared_is_of_no_group(backend: str) -> None:
 
 
 def test_both_ends_count_the_same_bits() -> None:
-    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and non-neighbours alike."""
+    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and to others alike."""
     graph = Graph.from_edges(np.array([[0, 1]]), devices=4)
     values = np.array([1, 2, 3, 4])
     rounds = [
