@@ -57,24 +57,22 @@ class Ledger:
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that left, and the ε they spent. `rows`: positions of the senders."""
-        if topic in self.ideal:
-            self._clear.sent(topic, rows, batch.lengths)
-        else:
-            self._flows.sent(topic, rows, batch.lengths)
-            if self.shard is not None:
-                self._present.append(rows)
+        self._passing(topic, rows).sent(topic, rows, batch.lengths)
         if batch.epsilon is not None:
             spending = self._edge_spending if topic.about_edges else self._spending
             spending.add(rows, batch.receiver, batch.epsilon, common=topic.common)
 
     def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that arrived. `rows`: positions of the receivers."""
+        self._passing(topic, rows).received(topic, rows, batch.lengths)
+
+    def _passing(self, topic: Topic, rows: Ints) -> Flows:
+        """Note who is present in the round; return the flows that count a topic."""
         if topic in self.ideal:
-            self._clear.received(topic, rows, batch.lengths)
-        else:
-            self._flows.received(topic, rows, batch.lengths)
-            if self.shard is not None:
-                self._present.append(rows)
+            return self._clear
+        if self.shard is not None:
+            self._present.append(rows)
+        return self._flows
 
     def close_round(self) -> None:
         """The round is over."""
@@ -100,20 +98,6 @@ class Ledger:
     def book_rounds(self, rows: Ints, rounds: int) -> None:
         """Book `rounds` further rounds in which the hosted devices `rows` take part."""
         _add_to_rows(self.device_rounds, [rows], rounds)
-
-    def answered(self, rows: Ints, slots: Ints, ways: int) -> None:
-        """Count answers of secret comparisons or scores between neighbours.
-
-        Args:
-            rows: [answers] position of the hosted device.
-            slots: [answers] slot of the peer.
-            ways: number of possible answers, 2 to 8.
-        """
-        self.answers.add(rows, slots, ways)
-
-    def answered_non_neighbours(self, rows: Ints, peers: Ints, ways: int) -> None:
-        """Count answers between devices that are no neighbours, for example candidates."""
-        self.answers.add_non_neighbours(rows, peers, ways)
 
     def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
         """[pairs] bits that each pair has revealed so far; slot -1 for a non-neighbour."""

@@ -321,12 +321,15 @@ class Topic:
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
     ) -> Outbox:
-        """An outbox of this topic. An integer body is one word for all messages.
+        """Return an outbox of this topic. An integer body is one word for all messages.
 
         Args:
+            lengths: [messages] bytes of each, for a topic of any width; all of `body` by default.
             awaits, check: see `Outbox`.
         """
         if not isinstance(body, int):
+            if self.shape is None and lengths is None:
+                lengths = np.full(len(sender), body.shape[-1])
             return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits, check)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
@@ -340,11 +343,18 @@ class Topic:
         rows = shard.owner[slots]
         return self.send(shard.ids_of(rows), shard.neighbours[slots], body)
 
-    def to_coordinator(self, shard: Shard, rows: Ints, body: npt.NDArray[Any] | int) -> Outbox:
-        """An outbox with a message from each of the hosted devices `rows` to the coordinator."""
+    def to_coordinator(
+        self,
+        shard: Shard,
+        rows: Ints,
+        body: npt.NDArray[Any] | int,
+        *,
+        lengths: Ints | None = None,
+    ) -> Outbox:
+        """Return an outbox with a message from each hosted device of `rows` to the coordinator."""
         if not self.coordinator:
             raise ProtocolError(f"topic {self.name!r}: the coordinator takes no part")
-        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body)
+        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body, lengths=lengths)
 
     def from_coordinator(self, receiver: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """The coordinator's outbox, with a message to each of `receiver`."""

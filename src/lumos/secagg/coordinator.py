@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lumos.device.shard import COORDINATOR
 from lumos.errors import Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox, Topic
@@ -235,7 +234,7 @@ class SecureCoordinator:
         rows, slots = np.nonzero(named[neighbours])
         receiver = np.concatenate([to[rows], to])
         body = np.concatenate([neighbours[rows, slots], to])
-        return topic.send(np.full(len(receiver), COORDINATOR), receiver, body)
+        return topic.from_coordinator(receiver, body)
 
     def _add_up(self, inbox: Inbox, width: int, joined: Flags) -> tuple[RingWords, Bytes]:
         """[1, width] the sum of the masked vectors, and what is published behind each of them.
@@ -346,12 +345,7 @@ class SecureCoordinator:
     def _send_sum(self, total: RingWords, answering: Flags) -> Program[Doubles]:
         to = np.flatnonzero(answering)
         body = self.fixed.pack(total)
-        yield SUM.send(
-            np.full(len(to), COORDINATOR),
-            to,
-            np.broadcast_to(body, (len(to), body.shape[1])),
-            lengths=np.full(len(to), body.shape[1]),
-        )
+        yield SUM.from_coordinator(to, np.broadcast_to(body, (len(to), body.shape[1])))
         return self.fixed.decode(self.fixed.unpack(body[0]))
 
 

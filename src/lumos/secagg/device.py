@@ -43,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto.entropy import InMemoryOnly
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import Equivocation, Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox
@@ -73,6 +73,7 @@ from lumos.secagg.topics import (
     TOLD,
     WRAPPED,
     Stage,
+    check_from_coordinator,
     published_bytes,
 )
 from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints, Words
@@ -441,12 +442,7 @@ class SecureAggregator(InMemoryOnly):
             ],
             axis=1,
         )
-        yield WRAPPED.send(
-            devices,
-            np.full(len(rows), COORDINATOR),
-            body,
-            lengths=np.full(len(rows), body.shape[1]),
-        )
+        yield WRAPPED.to_coordinator(self._shard, rows, body)
         going, left_out = self._named((yield LEFT_OUT.nothing()), speaking)
         return going[:, None] & ~left_out & self._known
 
@@ -487,12 +483,8 @@ class SecureAggregator(InMemoryOnly):
         self._add_masks(words, rows, keys, joined, secrets, of)
         if not as_they_are:
             body[:, :size] = self.fixed.pack(words)
-        return MASKED.send(
-            devices,
-            np.full(len(rows), COORDINATOR),
-            body,
-            lengths=size + published_bytes(0, t) + SHARE * present.sum(axis=1),
-        )
+        lengths = size + published_bytes(0, t) + SHARE * present.sum(axis=1)
+        return MASKED.to_coordinator(self._shard, rows, body, lengths=lengths)
 
     def _add_masks(
         self,
@@ -532,12 +524,8 @@ class SecureAggregator(InMemoryOnly):
         within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
         body = np.zeros((len(rows), self.parameters.neighbours, LIMBS), "<u2")
         body[here, within] = vault.give_out(rows[here], slots, which)
-        return REVEAL.send(
-            self._shard.devices[rows],
-            np.full(len(rows), COORDINATOR),
-            body.view(np.uint8).reshape(len(rows), SHARE * self.parameters.neighbours),
-            lengths=SHARE * counts,
-        )
+        whole = body.view(np.uint8).reshape(len(rows), SHARE * self.parameters.neighbours)
+        return REVEAL.to_coordinator(self._shard, rows, whole, lengths=SHARE * counts)
 
     def _summed(self, inbox: Inbox, receiving: Flags, width: int) -> Doubles | None:
         """The sum, where a hosted device received it."""
@@ -559,9 +547,8 @@ class SecureAggregator(InMemoryOnly):
         return rows, slots
 
     def _from_coordinator(self, inbox: Inbox) -> Ints:
-        """Rows of the receivers of what only the coordinator may send."""
-        if (inbox.sender != COORDINATOR).any():
-            raise WrongSender("a device spoke in place of the coordinator")
+        """Return the rows of the receivers of what only the coordinator may send."""
+        check_from_coordinator(inbox)
         return self._shard.local(inbox.receiver)
 
     def _named(self, inbox: Inbox, receiving: Flags) -> tuple[Flags, Flags]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import UsageError
 from lumos.exchange.counts import Booking
 from lumos.exchange.endpoint import Endpoint, Program
@@ -427,10 +427,7 @@ class IdealAggregator:
 
     def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
         """One message for all hosted devices: in the clear there is nothing to keep apart."""
-        first = self._shard.devices[:1]
-        return topic.send(
-            first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
-        )
+        return topic.to_coordinator(self._shard, np.zeros(1, np.int64), body[None, :])
 
 
 class IdealCoordinator:
@@ -524,12 +521,7 @@ def _drawn(graph: MaskGraph | None) -> MaskGraph:
 def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:
     """The same to everyone who sent something."""
     to = inbox.sender
-    return topic.send(
-        np.full(len(to), COORDINATOR),
-        to,
-        np.broadcast_to(body, (len(to), len(body))),
-        lengths=np.full(len(to), len(body)),
-    )
+    return topic.from_coordinator(to, np.broadcast_to(body, (len(to), len(body))))
 
 
 def _silent_here(shard: Shard, drop_stage: npt.NDArray[np.int8] | None) -> Bytes:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 
 from lumos.crypto import entropy
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import DrawVoid, Equivocation, Forged, WrongLength, WrongSender
 from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Inbox
@@ -31,6 +31,7 @@ from lumos.secagg.topics import (
     DRAW_LIST,
     PUBLIC_HASH,
     SEED_TAG,
+    check_from_coordinator,
 )
 from lumos.typing import Bytes, Flags, Ints, Words
 
@@ -180,12 +181,7 @@ def hold_draw(total: int, minimum: int | None = None) -> Program[bytes]:
             yield DRAW_LIST.nothing()
             continue
         listed = np.ascontiguousarray(shown).ravel()
-        yield DRAW_LIST.send(
-            np.full(total, COORDINATOR),
-            everyone,
-            np.broadcast_to(listed, (total, listed.size)),
-            lengths=np.full(total, listed.size),
-        )
+        yield DRAW_LIST.from_coordinator(everyone, np.broadcast_to(listed, (total, listed.size)))
         return seed_of(shown, draw)
     raise _void()
 
@@ -235,8 +231,7 @@ def _received(shard: Shard, inbox: Inbox) -> Bytes | None:
     """Return the bytes that the coordinator sent every hosted device; None where it sent none."""
     if not len(inbox.sender):
         return None
-    if (inbox.sender != COORDINATOR).any():
-        raise WrongSender("a device spoke in place of the coordinator")
+    check_from_coordinator(inbox)
     if not np.array_equal(inbox.receiver, shard.devices):
         raise WrongSender("the coordinator's word in a draw is missing, or came twice")
     lengths = inbox.batch.lengths

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.device.randomness import PublicRandomness
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import (
     AlreadyOpened,
     Equivocation,
@@ -31,7 +31,14 @@ from lumos.exchange.messages import Door, Inbox, Outbox, Topic
 from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.masks import WORD
 from lumos.secagg.shares import ShareVault
-from lumos.secagg.topics import ALIVE, CONFIRMED, OBJECTION, VERDICT, confirmed_bytes
+from lumos.secagg.topics import (
+    ALIVE,
+    CONFIRMED,
+    OBJECTION,
+    VERDICT,
+    check_from_coordinator,
+    confirmed_bytes,
+)
 from lumos.typing import Bytes, Doubles, Flags, Ints, Words
 
 # One public bit from everybody's private flag: does anyone object?
@@ -86,7 +93,7 @@ def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") ->
         raise ProtocolError("masked flag: a mask is missing, or one arrived twice")
     np.subtract.at(share, shard.local(inbox.receiver), inbox.body)
     share += masks.sum(axis=0, dtype=np.uint64)
-    yield SHARE.send(me, np.full(len(me), COORDINATOR), share)
+    yield SHARE.to_coordinator(shard, np.arange(len(me)), share)
     inbox = yield ANYONE.nothing()
     if not np.array_equal(inbox.receiver, me) or inbox.body.min() != inbox.body.max():
         raise ProtocolError("masked flag: the coordinator's verdict is missing or not one verdict")
@@ -103,7 +110,7 @@ def count_for_everyone(devices: Ints) -> Program[bool]:
     if not np.array_equal(inbox.sender, devices):
         raise ProtocolError("masked flag: a device's share is missing, or one arrived twice")
     raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
-    yield ANYONE.send(np.full(len(devices), COORDINATOR), devices, int(raised))
+    yield ANYONE.from_coordinator(devices, int(raised))
     return raised
 
 
@@ -284,10 +291,9 @@ def object_to(
     rows = np.flatnonzero(speaking)
     drawn = np.frombuffer(entropy.draw(8 * len(rows)), "<u8")
     flags = hidden[rows] + np.where(objecting[rows], drawn, np.uint64(0))
-    yield OBJECTION.send(shard.devices[rows], np.full(len(rows), COORDINATOR), flags)
+    yield OBJECTION.to_coordinator(shard, rows, flags)
     inbox = yield VERDICT.nothing()
-    if (inbox.sender != COORDINATOR).any():
-        raise WrongSender("a device spoke in place of the coordinator")
+    check_from_coordinator(inbox)
     if not np.array_equal(inbox.receiver, shard.devices):
         raise WrongSender("the coordinator's verdict is missing, or came twice")
     if inbox.body.min() != inbox.body.max():
@@ -349,12 +355,7 @@ def confirm(
     rows = np.flatnonzero(opening)
     words = np.where(in_sum[rows, :, None], own[rows], np.uint32(0)).astype("<u4")
     body = words.reshape(len(rows), in_sum.shape[1] * _NUMBERS).view(np.uint8)
-    yield ALIVE.send(
-        shard.ids_of(rows),
-        np.full(len(rows), COORDINATOR),
-        body,
-        lengths=np.full(len(rows), body.shape[1]),
-    )
+    yield ALIVE.to_coordinator(shard, rows, body)
     inbox = yield CONFIRMED.nothing()
     rows, confirmed, summed = _read(shard, inbox, in_sum.shape[1])
     listening = opening[rows]
@@ -371,8 +372,7 @@ def confirm(
 
 def _read(shard: Shard, inbox: Inbox, neighbours: int) -> tuple[Ints, Flags, Words]:
     """Rows of the receivers, [rows, k] who confirmed, [rows, 3] the words added up."""
-    if (inbox.sender != COORDINATOR).any():
-        raise WrongSender("a device spoke in place of the coordinator")
+    check_from_coordinator(inbox)
     rows = shard.local(inbox.receiver)
     if len(np.unique(rows)) < len(rows):
         raise WrongSender("the coordinator confirmed a device twice")
@@ -403,9 +403,4 @@ def relay(graph: MaskGraph, speaking: Flags, bodies: Bytes) -> Outbox:
     summed = np.bitwise_xor.reduce(received, axis=1).astype("<u4").view(np.uint8)
     bits = np.packbits(received.any(axis=2), axis=1, bitorder="little")
     body = np.hstack([summed.reshape(len(senders), WORD), bits])
-    return CONFIRMED.send(
-        np.full(len(senders), COORDINATOR),
-        senders,
-        body,
-        lengths=np.full(len(senders), body.shape[1]),
-    )
+    return CONFIRMED.from_coordinator(senders, body)

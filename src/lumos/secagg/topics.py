@@ -43,7 +43,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from lumos.exchange.messages import PUBLIC_ID, Door, Topic
+from lumos.device.shard import COORDINATOR
+from lumos.errors import WrongSender
+from lumos.exchange.messages import PUBLIC_ID, Door, Inbox, Topic
 from lumos.secagg.masks import COMMITMENT, KEY, SEED, WORD
 from lumos.secagg.shares import LIMBS
 
@@ -203,3 +205,9 @@ def published_bytes(holders: int, threshold: int) -> int:
 def confirmed_bytes(neighbours: int) -> int:
     """Bytes of one `confirmed` message."""
     return WORD + -(-neighbours // 8)
+
+
+def check_from_coordinator(inbox: Inbox) -> None:
+    """Raise `WrongSender` unless all messages are the coordinator's."""
+    if (inbox.sender != COORDINATOR).any():
+        raise WrongSender("a device spoke in place of the coordinator")

@@ -54,7 +54,7 @@ import numpy as np
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
-from lumos.crypto.groups import ED25519, ED25519_POINT, Group
+from lumos.crypto.groups import ED25519_POINT, Group
 from lumos.errors import BadValue, UsageError
 from lumos.twoparty.lookup import Lookup, Query, digit_widths, unmask
 from lumos.twoparty.session import (
@@ -545,14 +545,7 @@ def cut_parts(
 class Sender(LookupSender[Spec, int, Comparison]):
     """The party whose value stands on the left: [x < y], [x ≤ y], sign(x − y)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, RULES, group)
-        self._points = b""
-
-    def close(self) -> None:
-        """Forget every secret; the session answers nothing any more."""
-        super().close()
-        self._points = b""
+    _rules = RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         check = self._check
@@ -624,8 +617,7 @@ def _tree(comparison: Comparison) -> list[Bytes]:
 class Receiver(LookupReceiver[Spec, int, Comparison]):
     """The party whose value stands on the right: [x < y], [x ≤ y], sign(x − y)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, RULES, group)
+    _rules = RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position > 0:

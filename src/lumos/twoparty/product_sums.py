@@ -154,10 +154,7 @@ class PairMail:
         rows = np.array(sorted(bodies), np.int64)
         joined = b"".join(bodies[row] for row in rows.tolist())
         body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
-        lengths = np.full(len(rows), size) if topic.shape is None else None
-        inbox = yield topic.send(
-            self._shard.devices[rows], self.partner[rows], body, lengths=lengths
-        )
+        inbox = yield topic.send(self._shard.devices[rows], self.partner[rows], body)
         to = self._shard.local(inbox.receiver)
         if (self.partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
             raise WrongSender("a message came from a device that is not the partner, or twice")
@@ -233,10 +230,7 @@ class IdealProducts:
         rows, width = self._paired, vectors.shape[1]
         body = np.ascontiguousarray(vectors[rows]).view(np.uint8)
         inbox = yield CLEAR.send(
-            self._shard.devices[rows],
-            self._partner[rows],
-            body.reshape(len(rows), width),
-            lengths=np.full(len(rows), width),
+            self._shard.devices[rows], self._partner[rows], body.reshape(len(rows), width)
         )
         # Sorted by receiver, as the hosted devices are, one each.
         if not np.array_equal(inbox.receiver, self._shard.devices[rows]) or not np.array_equal(

@@ -58,11 +58,10 @@ from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.crypto.groups import ED25519, ED25519_POINT, Group
 from lumos.device.shard import Shard
-from lumos.errors import BadValue, ProtocolError, UsageError
-from lumos.exchange.counts import Booking
+from lumos.errors import BadValue, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.messages import Door, Inbox, Topic
+from lumos.exchange.messages import Door, Topic
 from lumos.twoparty.lookup import MAX_PAD, Lookup, Query, digit_widths, pad_bytes, unmask
 from lumos.twoparty.session import (
     CHECK,
@@ -75,7 +74,15 @@ from lumos.twoparty.session import (
     encode_answer,
     words_for,
 )
-from lumos.twoparty.workers import ComparedPairs, OnSteps, PartyBatch, Workers, count_answers
+from lumos.twoparty.workers import (
+    BatchBooking,
+    ComparedPairs,
+    OnSteps,
+    PartyBatch,
+    Workers,
+    count_answers,
+    swap_in_clear,
+)
 from lumos.typing import Bytes, Ints, Small
 
 # The spec of a score, and the public list of messages that follows from it.
@@ -336,14 +343,7 @@ _RULES = Rules(VERSION, messages, Score)
 class ScoreSender(LookupSender[LevelSpec, npt.ArrayLike | Shifted, Score]):
     """The end with the tables. Its items are (spec, vector) or (spec, `Shifted`)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, _RULES, group)
-        self._points = b""
-
-    def close(self) -> None:
-        """Forget every secret; the session answers nothing any more."""
-        super().close()
-        self._points = b""
+    _rules = _RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position == PRODUCT_TABLES:
@@ -385,8 +385,7 @@ def _masks(spec: LevelSpec) -> Ints:
 class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
     """The end that reads the tables. Its items are (spec, vector) or (spec, `Shifted`)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, _RULES, group)
+    _rules = _RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position == PRODUCT_POINTS:
@@ -573,30 +572,16 @@ class IdealScorer:
         own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
         count_scores(self._ledger, pairs, spec, self._group)
         # [pairs, width + 1] bytes: the vector, and the shift.
-        mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8)
-        lengths = np.full(len(pairs), spec.width + 1, np.int64)
-        devices = self._shard.ids_of(pairs.rows)
-        inbox = yield CLEAR.send(devices, pairs.peers, mine.view(np.uint8), lengths=lengths)
-        # Sorted as the pairs are, one each.
-        if inbox.sender.size != len(pairs) or np.count_nonzero(inbox.sender != pairs.peers):
-            raise ProtocolError("a peer did not send the message that is due; run again")
-        self._book(pairs, spec)
+        mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8).view(np.uint8)
+        body = yield from swap_in_clear(CLEAR, self._shard, pairs, mine)
+        point, every = self._group.point_bytes, np.ones(len(pairs), np.bool_)
+        plan = messages((spec,), first=False, point=point)
+        BatchBooking.of(plan, point).book(self._ledger, CLEAR, pairs, every)
         if not len(pairs):
             return np.empty(0, np.int64)
-        theirs = inbox.body.view(np.int8).astype(np.int64)
+        theirs = body.view(np.int8).astype(np.int64)
         products = np.einsum("ij,ij->i", own, theirs[:, :-1])
         return (levels_of(products, spec) + theirs[:, -1]) % spec.levels
-
-    def _book(self, pairs: ComparedPairs, spec: LevelSpec) -> None:
-        plan = messages([spec], first=True, point=self._group.point_bytes)
-        down = [message.length for message in plan if not message.to_sender]
-        up = [message.length for message in plan if message.to_sender]
-        ledger, rows, first = self._ledger, pairs.rows, pairs.first
-        ledger.round += len(plan) - 1  # the swap itself stood for the opening message's round
-        if rows.size:
-            ledger.book(CLEAR, rows[first], Booking(len(down), len(up), sum(down), sum(up)))
-            ledger.book(CLEAR, rows[~first], Booking(len(up), len(down), sum(up), sum(down)))
-            ledger.book_rounds(rows, len(plan))
 
 
 # The secret score in rounds: real messages through the exchange, one party for each end.
@@ -644,14 +629,10 @@ class SecureScorer:
             SECRET, "score", self._group, self._shard, self._workers, self._on_steps, pairs
         )
         batch.begin(*PROTOCOL.encode(spec, own, own_shifts))
-        senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        inbox: Inbox | None = None
-        for message in messages([spec], first=True, point=self._group.point_bytes):
-            sending = receivers if message.to_sender else senders
-            bodies = batch.step(sending, message.length, inbox)
-            inbox = yield batch.send(sending, bodies, message.length)
-        batch.step(senders, 0, inbox)
-        return batch.results(close=True)
+        point = self._group.point_bytes
+        opening, *_ = messages((spec,), first=True, point=point)
+        plan = messages((spec,), first=False, point=point)
+        return (yield from batch.run(opening, plan, np.ones(len(pairs), np.bool_), close=True))
 
 
 def make_scorer(

@@ -242,7 +242,7 @@ def test_values_saturate(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["ideal", "secure"])
-@pytest.mark.parametrize("strangers", [True, False])
+@pytest.mark.parametrize("non_neighbours", [True, False])
 def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighbours: bool) -> None:
     edges = np.empty((0, 2), np.int64) if non_neighbours else np.array([[3, 7], [0, 1]])
     shard = cut(Graph.from_edges(edges, devices=8), 1, seed=0)[0]
