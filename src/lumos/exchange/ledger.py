@@ -99,10 +99,6 @@ class Ledger:
         """Book `rounds` further rounds in which the hosted devices `rows` take part."""
         _add_to_rows(self.device_rounds, [rows], rounds)
 
-    def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
-        """[pairs] bits that each pair has revealed so far; slot -1 for a non-neighbour."""
-        return self.answers.pair_bits(rows, slots, peers)
-
     def epsilon(self) -> tuple[Doubles, Doubles]:
         """[hosted] largest ε that each device spent on one receiver, and on all together.
 

@@ -8,7 +8,7 @@ nobody else sees what others have. `LedgerReport` is the sum of all ledgers.
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from lumos.crypto.groups import NO_GROUP
 from lumos.device.shard import COORDINATOR
 from lumos.display import DISPLAYS, frame_of_rows
 from lumos.errors import UsageError
-from lumos.exchange.counts import ANSWER_BITS, Booking, FlowsByTopic
+from lumos.exchange.counts import ANSWER_BITS, Booking
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.ranks.world import LANES, NOTHING, Arrived, Sending, SwapKind, World
@@ -318,10 +318,6 @@ EPSILONS = ("device_epsilon", "device_epsilon_collusion", "device_edge_epsilon")
 def ledger_part(ledger: Ledger) -> Arrays:
     """Read one ledger for the observer: arrays by device and pair, and counts as text."""
     flows, hosted = ledger.flows(), ledger.shard is not None
-    by_topic: dict[str, dict[str, int]] = {}
-    clear: dict[str, dict[str, int]] = {}
-    _add_totals(by_topic, flows)
-    _add_totals(clear, ledger.clear_flows())
     size = len(ledger.device_rounds)
     part: Arrays = {"devices": ledger.shard.devices if ledger.shard else np.array([COORDINATOR])}
     for name in Booking._fields:
@@ -336,8 +332,8 @@ def ledger_part(ledger: Ledger) -> Arrays:
     part |= dict(zip(EPSILONS, epsilon, strict=True))
     part["pairs"], part["pair_bits"] = ledger.answers.pairs()
     counts = {
-        "topics": by_topic,
-        "clear": clear,
+        "topics": _totals([flows]),
+        "clear": _totals([ledger.clear_flows()]),
         "ideal": sorted(topic.name for topic in ledger.ideal),
         "round": ledger.round,
         "answers": {str(ways): count for ways, count in ledger.answers.totals().items()},
@@ -358,8 +354,8 @@ def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
     """
     every = [json.loads(str(part["counts"])) for part in parts]
     ideal = {name for counts in every for name in counts["ideal"]}
-    by_topic = _joined_totals([counts["topics"] for counts in every])
-    clear = _joined_totals([counts["clear"] for counts in every])
+    by_topic = _totals([counts["topics"] for counts in every])
+    clear = _totals([counts["clear"] for counts in every])
     topics = {
         name: _line(TOPICS[name], totals, name in ideal)
         for name, totals in sorted(by_topic.items())
@@ -424,21 +420,15 @@ def _of_pairs(parts: Sequence[Arrays], every: Sequence[dict[str, Any]]) -> dict[
     }
 
 
-def _joined_totals(every: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+def _totals(parts: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
+    """Add up counts by topic and field of `Booking`; counts are numbers or arrays."""
     totals: dict[str, dict[str, int]] = {}
-    for by_topic in every:
+    for by_topic in parts:
         for name, of_topic in by_topic.items():
             of_name = totals.setdefault(name, dict.fromkeys(Booking._fields, 0))
-            for flow, count in of_topic.items():
-                of_name[flow] += count
+            for flow, counts in of_topic.items():
+                of_name[flow] += int(np.sum(counts))
     return totals
-
-
-def _add_totals(totals: dict[str, dict[str, int]], flows: FlowsByTopic) -> None:
-    for name, of_topic in flows.items():
-        of_name = totals.setdefault(name, dict.fromkeys(Booking._fields, 0))
-        for flow, counts in of_topic.items():
-            of_name[flow] += int(counts.sum())
 
 
 def _control_bits(topic: Topic, total: int) -> float:

@@ -19,7 +19,7 @@ from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.ldp.bounds import Features, within
 from lumos.ldp.one_bit import element_epsilon, recovery_scale, threshold
-from lumos.typing import Doubles, Floats, Ints
+from lumos.typing import Floats, Ints
 
 PER_BIT = 2.18
 """ε at which one more bit is worth more than a surer one (Sajadmanesh and Gatica-Perez 2021,
@@ -77,31 +77,6 @@ def rectify_scale(
     """d/m · (b - a)/2 · (e^(ε/m) + 1)/(e^(ε/m) - 1): what ±1 stands for, from the midpoint."""
     m = sampled_features(epsilon, width) if sampled is None else sampled
     return width / m * float(recovery_scale(epsilon / m, low, high))
-
-
-def rectified(
-    released: "csr_array[np.int8, tuple[int, int]]",
-    epsilon: float,
-    *,
-    low: float = 0.0,
-    high: float = 1.0,
-    sampled: int | None = None,
-) -> Doubles:
-    """[devices, d] unbiased estimates of the features, dense."""
-    scale = rectify_scale(epsilon, released.shape[1], low, high, sampled)
-    estimates: Doubles = scale * released.toarray().astype(np.float64) + (low + high) / 2
-    return estimates
-
-
-def rectified_variance(
-    features: Doubles, epsilon: float, low: float, high: float, sampled: int | None = None
-) -> Doubles:
-    """Var[x''] = m/d · scale² - (x - (a + b)/2)²: x* is ±1 with chance m/d, else 0."""
-    width = features.shape[-1]
-    m = sampled_features(epsilon, width) if sampled is None else sampled
-    scale = rectify_scale(epsilon, width, low, high, m)
-    variance: Doubles = m / width * scale**2 - (features - (low + high) / 2) ** 2
-    return variance
 
 
 def _drawn(randomness: PrivateRandomness, rows: Ints, step: int, m: int, width: int) -> Ints:

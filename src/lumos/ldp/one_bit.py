@@ -82,21 +82,6 @@ def message_epsilon(epsilon: float, count: Ints, largest: Ints) -> Doubles:
     return epsilon * (count / np.maximum(largest, 1))
 
 
-def collusion_epsilon(epsilon: float, width: int, receivers: Ints) -> Doubles:
-    """[devices] what all receivers of a device hold together: d·ε', at most ρ·ε."""
-    if math.isinf(epsilon):
-        return np.where(receivers > 0, np.inf, 0.0)
-    largest = largest_bin(width, receivers)
-    return np.where(receivers > 0, epsilon * (width / np.maximum(largest, 1)), 0.0)
-
-
-def probability_of_one(features: Doubles, each: Doubles | float, a: float, b: float) -> Doubles:
-    """Pr(x' = 1) = 1/(e^ε' + 1) + (x - a)/(b - a) · (e^ε' - 1)/(e^ε' + 1)."""
-    tilt = np.tanh(np.asarray(each) / 2)  # (e^ε' - 1)/(e^ε' + 1), without overflow
-    chance: Doubles = (1 - tilt) / 2 + (features - a) / (b - a) * tilt
-    return chance
-
-
 def threshold(features: Doubles, each: Doubles | float, a: float, b: float) -> Doubles:
     """Return how many of the 2^32 values of a word give the bit 1: Pr(x' = 1)·2^32, a whole number.
 
@@ -114,18 +99,6 @@ def recovery_scale(each: Doubles | float, a: float, b: float) -> Doubles:
     """(b - a)/2 · (e^ε' + 1)/(e^ε' - 1): how far a recovered element is from (a + b)/2."""
     scale: Doubles = (b - a) / 2 / np.tanh(np.asarray(each, np.float64) / 2)
     return scale
-
-
-def recovered(bits: Flags, each: float, a: float, b: float) -> Doubles:
-    """x'' = (2x' - 1)·scale + (a + b)/2, unbiased: E[x''] = x."""
-    signs = np.where(bits, 1.0, -1.0)
-    return signs * recovery_scale(each, a, b) + (a + b) / 2
-
-
-def recovered_variance(features: Doubles, each: float, a: float, b: float) -> Doubles:
-    """Var[x''] = scale² - (x - (a + b)/2)², as x'' takes two values around the midpoint."""
-    variance: Doubles = recovery_scale(each, a, b) ** 2 - (features - (a + b) / 2) ** 2
-    return variance
 
 
 # Equal bins: every element of a device goes to exactly one of its receivers.
@@ -216,18 +189,6 @@ class Released:
     def epsilon(self, settings: EncoderSettings) -> Doubles:
         """[messages] ε that each message spends, for the ledger."""
         return message_epsilon(settings.epsilon, self.counts, self.largest)
-
-    def span(self, rows: slice) -> "Released":
-        """The messages `rows.start` … `rows.stop - 1`, without copying their elements."""
-        offsets = self.offsets[rows.start : rows.stop + 1]
-        here = slice(int(offsets[0]), int(offsets[-1]))
-        return Released(
-            width=self.width,
-            offsets=offsets - offsets[0],
-            codes=self.codes[here],
-            largest=self.largest[rows],
-            values=None if self.values is None else self.values[here],
-        )
 
     def take(self, rows: Ints) -> "Released":
         """The messages at `rows`, in that order."""

@@ -154,7 +154,9 @@ class Sessions:
     def _reveal(self, pairs: ComparedPairs, ways: int) -> None:
         ledger = self._ledger
         if self._budget is not None and len(pairs):
-            bits = ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
+            bits = (
+                ledger.answers.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
+            )
             most = float(bits.max())
             if most > self._budget + 1e-9:
                 # Who compares with whom is private: the pair is not named.

@@ -42,18 +42,6 @@ from lumos.twoparty.products import (
 from lumos.typing import Doubles, Flags, Ints
 
 
-class PairProducts(Protocol):
-    """Products of matched devices: `SecureProducts` and `IdealProducts`."""
-
-    def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
-        """Once per run. `partner`: [hosted] id or -1; `chosen`: [hosted, words] 0 or 1."""
-        ...
-
-    def multiply(self, vectors: npt.NDArray[np.int8], step: int, attempt: int) -> Program[object]:
-        """Shares of the products, or what the ideal backend has in their place."""
-        ...
-
-
 def check_pairs(shard: Shard, partner: Ints, chosen: csr_array) -> None:
     """Raise `UsageError` or `InputError` unless these are partners and choices of the devices."""
     if partner.shape != (len(shard),) or not within(partner, -1, shard.total):
@@ -125,46 +113,6 @@ PRESENT = Topic(
     shape=(CHECK,),
     learns="the partner learns that the sender is in the sum with its share",
 )
-
-
-# Messages between partners: one each way in a round, or none where a partner is silent.
-
-
-class PairMail:
-    """Sends to the partners of hosted devices, and receives from them.
-
-    Args:
-        shard: the hosted devices.
-        partner: [hosted] id of each device's partner, or -1.
-    """
-
-    def __init__(self, shard: Shard, partner: Ints) -> None:
-        self._shard = shard
-        self.partner = partner
-
-    def swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
-        """Send a message of `size` bytes from each row to its partner.
-
-        Args:
-            bodies: by row, what is sent; all of `size` bytes.
-
-        Returns:
-            By row, what its partner sent, for the rows that sent something themselves.
-        """
-        rows = np.array(sorted(bodies), np.int64)
-        joined = b"".join(bodies[row] for row in rows.tolist())
-        body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
-        inbox = yield topic.send(self._shard.devices[rows], self.partner[rows], body)
-        to = self._shard.local(inbox.receiver)
-        if (self.partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
-            raise WrongSender("a message came from a device that is not the partner, or twice")
-        sizes = inbox.batch.lengths
-        received = {}
-        for place, row in enumerate(to.tolist()):
-            if row in bodies:
-                length = size if sizes is None else int(sizes[place])
-                received[row] = inbox.body[place, :length].tobytes()
-        return received
 
 
 # The ideal products: partners exchange their numbers in the clear, booked as the secure ones.
@@ -288,7 +236,7 @@ class SecureProducts(InMemoryOnly):
         self._fixed = fixed
         self._group = group
         self._sessions: dict[int, PairSession] = {}
-        self._mail: PairMail | None = None
+        self._partner: Ints | None = None
         self._words = 0
 
     def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
@@ -299,7 +247,7 @@ class SecureProducts(InMemoryOnly):
             chosen: [hosted, words] 1 where a device chose the word, else 0.
         """
         check_pairs(self._shard, partner, chosen)
-        self._mail, self._words = PairMail(self._shard, partner.copy()), chosen.shape[1]
+        self._partner, self._words = partner.copy(), chosen.shape[1]
         for session in self._sessions.values():
             session.close()
         self._sessions = {}
@@ -374,9 +322,31 @@ class SecureProducts(InMemoryOnly):
         return confirmed
 
     def _swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
-        if self._mail is None:
+        """Send a message of `size` bytes from each row to its partner, who may be silent.
+
+        Args:
+            bodies: by row, what is sent; all of `size` bytes.
+
+        Returns:
+            By row, what its partner sent, for the rows that sent something themselves.
+        """
+        shard, partner = self._shard, self._partner
+        if partner is None:
             raise UsageError("the first product of a run needs setup() before it")
-        return (yield from self._mail.swap(topic, bodies, size))
+        rows = np.array(sorted(bodies), np.int64)
+        joined = b"".join(bodies[row] for row in rows.tolist())
+        body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
+        inbox = yield topic.send(shard.devices[rows], partner[rows], body)
+        to = shard.local(inbox.receiver)
+        if (partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
+            raise WrongSender("a message came from a device that is not the partner, or twice")
+        sizes = inbox.batch.lengths
+        received = {}
+        for place, row in enumerate(to.tolist()):
+            if row in bodies:
+                length = size if sizes is None else int(sizes[place])
+                received[row] = inbox.body[place, :length].tobytes()
+        return received
 
 
 # Sums of the products of matched devices: both ends of a pair are in a sum, or neither.

@@ -8,10 +8,10 @@ file: the extended oblivious transfers, the two halves of a product, and the ses
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from hashlib import blake2b
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -254,8 +254,6 @@ def _query(number: int) -> Query:
 # Semi-honest: that both keep to the protocol is assumed, not checked. A device that sends columns
 # which belong to no b can learn bits of s, and with all of them the partner's Z.
 
-_Result = TypeVar("_Result")
-
 NONCE = 16
 KEY = 32
 CHECK = 16
@@ -323,35 +321,82 @@ class PairSession(InMemoryOnly):
         self._key = b""
 
     def opening(self) -> bytes:
-        """The first message."""
-        return self._step(_Due.OPENING, lambda: self._opening)
+        """Return the first message."""
+        with self._turn(_Due.OPENING):
+            return self._opening
 
     def points(self, opening: bytes) -> bytes:
-        """The second message, in answer to the partner's opening."""
-        return self._step(_Due.POINTS, lambda: self._points(opening))
+        """Return the second message, in answer to the partner's opening."""
+        with self._turn(_Due.POINTS):
+            _check_length(opening, OPENING)
+            both = (self._opening, opening) if self._me < self._peer else (opening, self._opening)
+            public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
+            public += f"{self._fixed.word} {self._fixed.fraction_bits} "
+            assert self._exchange is not None  # noqa: S101
+            try:
+                shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
+            except ValueError:
+                raise BadPoint("a public key is no point of large order") from None
+            self._exchange = None
+            named = public.encode() + b"".join(both)
+            self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
+            key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key")
+            self._key = key.digest()
+            multiplier, _ = self._halves()
+            A = opening[NONCE : NONCE + ED25519_POINT]
+            return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
 
     def columns(self, points: bytes) -> bytes:
-        """The third message, in answer to the partner's points."""
-        return self._step(_Due.COLUMNS, lambda: self._columns(points))
+        """Return the third message, in answer to the partner's points."""
+        with self._turn(_Due.COLUMNS):
+            body = self._opened(b"points", points, POINTS_MESSAGE)
+            _, chooser = self._halves()
+            return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
 
     def extend(self, columns: bytes) -> None:
         """Take the partner's third message: the session is ready for products."""
-        self._step(_Due.EXTENSION, lambda: self._extend(columns))
+        with self._turn(_Due.EXTENSION):
+            body = self._opened(b"columns", columns, columns_message(self._words))
+            self._halves()[0].extend(body)
 
     def correction(self, numbers: npt.NDArray[np.int8], step: int, attempt: int) -> bytes:
-        """The message of one product. `numbers`: [width] the own Z, -127 to 127."""
-        return self._step(_Due.PRODUCTS, lambda: self._correct(numbers, (step, attempt)))
+        """Return the message of one product. `numbers`: [width] the own Z, -127 to 127."""
+        index = (step, attempt)
+        with self._turn(_Due.PRODUCTS):
+            if min(index) < 0:
+                raise UsageError(f"step and attempt must be >= 0, got {index}")
+            if index <= self._last:
+                raise Replay("pads of this step and attempt may have been used")
+            if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
+                raise UsageError("numbers of a product must be int8 [width]")
+            if (numbers == -128).any():
+                raise InputError("a number of a product lies beyond ±127")
+            self._last = index
+            scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
+            ring = scaled.astype("<u8").astype(self._fixed.dtype)
+            multiplier, _ = self._halves()
+            correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
+            return self._sealed(b"correction", correction.tobytes(), index)
 
     def share(self, correction: bytes, step: int, attempt: int) -> RingWords:
-        """[words, width] the own share of both directions, from the partner's correction."""
-        return self._step(_Due.PRODUCTS, lambda: self._share(correction, (step, attempt)))
+        """Return [words, width] the own share of both directions, from the partner's correction."""
+        index = (step, attempt)
+        with self._turn(_Due.PRODUCTS):
+            if index != self._last or self._pending is None:
+                raise Replay("the own half of this step and attempt is not there, or was used")
+            own, self._pending = self._pending, None
+            length = correction_message(self._words, own.shape[1], self._fixed.word)
+            body = self._opened(b"correction", correction, length, index)
+            received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
+            _, chooser = self._halves()
+            own += chooser.share(received, self._label(index, mine=False))
+            return own
 
     def word(self, purpose: bytes, step: int, attempt: int, *, mine: bool) -> bytes:
-        """The word by which this device (`mine`), or its partner, proves that it speaks."""
-        speaker = self._me if mine else self._peer
-        return self._step(
-            _Due.PRODUCTS, lambda: self._tag(speaker, b"word " + purpose, (step, attempt), b"")
-        )
+        """Return the word by which this device (`mine`), or its partner, proves its messages."""
+        with self._turn(_Due.PRODUCTS):
+            sender = self._me if mine else self._peer
+            return self._tag(sender, b"word " + purpose, (step, attempt), b"")
 
     def check_word(self, word: bytes, purpose: bytes, step: int, attempt: int) -> None:
         """Raise `CheckFailed` unless the partner sent its word."""
@@ -371,7 +416,9 @@ class PairSession(InMemoryOnly):
         self._chooser = self._multiplier = self._exchange = self._pending = None
         self._key = b""
 
-    def _step(self, due: _Due, action: Callable[[], _Result]) -> _Result:
+    @contextmanager
+    def _turn(self, due: _Due) -> Iterator[None]:
+        """Take the turn that is `due`; any error closes the session."""
         if self._due is not _Due.NOTHING and os.getpid() != self._process:
             self.close()  # two copies of a session would use the same pads for different numbers
         if self._due is _Due.NOTHING:
@@ -379,67 +426,12 @@ class PairSession(InMemoryOnly):
         try:
             if self._due is not due:
                 raise OutOfOrder("this message of the session is not the one that is due")
-            result = action()
+            yield
         except BaseException:
             self.close()
             raise
         if due is not _Due.PRODUCTS:
             self._due = _Due(due + 1)
-        return result
-
-    def _points(self, opening: bytes) -> bytes:
-        _check_length(opening, OPENING)
-        ordered = [self._opening, opening] if self._me < self._peer else [opening, self._opening]
-        public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
-        public += f"{self._fixed.word} {self._fixed.fraction_bits} "
-        assert self._exchange is not None  # noqa: S101
-        try:
-            shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
-        except ValueError:
-            raise BadPoint("a public key is no point of large order") from None
-        self._exchange = None
-        named = public.encode() + b"".join(ordered)
-        self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
-        self._key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key").digest()
-        multiplier, _ = self._halves()
-        A = opening[NONCE : NONCE + ED25519_POINT]
-        return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
-
-    def _columns(self, points: bytes) -> bytes:
-        body = self._opened(b"points", points, POINTS_MESSAGE)
-        _, chooser = self._halves()
-        return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
-
-    def _extend(self, columns: bytes) -> None:
-        body = self._opened(b"columns", columns, columns_message(self._words))
-        self._halves()[0].extend(body)
-
-    def _correct(self, numbers: npt.NDArray[np.int8], index: tuple[int, int]) -> bytes:
-        if min(index) < 0:
-            raise UsageError(f"step and attempt must be >= 0, got {index}")
-        if index <= self._last:
-            raise Replay("pads of this step and attempt may have been used")
-        if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
-            raise UsageError("numbers of a product must be int8 [width]")
-        if (numbers == -128).any():
-            raise InputError("a number of a product lies beyond ±127")
-        self._last = index
-        scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
-        ring = scaled.astype("<u8").astype(self._fixed.dtype)
-        multiplier, _ = self._halves()
-        correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
-        return self._sealed(b"correction", correction.tobytes(), index)
-
-    def _share(self, correction: bytes, index: tuple[int, int]) -> RingWords:
-        if index != self._last or self._pending is None:
-            raise Replay("the own half of this step and attempt is not there, or was used")
-        own, self._pending = self._pending, None
-        length = correction_message(self._words, own.shape[1], self._fixed.word)
-        body = self._opened(b"correction", correction, length, index)
-        received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
-        _, chooser = self._halves()
-        own += chooser.share(received, self._label(index, mine=False))
-        return own
 
     def _direction(self, *, mine: bool) -> bytes:
         """Names the session and the direction in which this device (`mine`) has the numbers."""

@@ -253,7 +253,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
     pairs = pairs_of(shard, [(3, 7)])
     results, _ = transport.run(lambda *_: comparer.less(pairs, values, 4), idle_program)
     assert results[0].tolist() == [True, True]
-    before = endpoint.ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
+    before = endpoint.ledger.answers.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
     assert before == [1.0, 1.0]
     # Another pair may still compare, this one may not: the whole batch stays at home.
     both = pairs_of(shard, [(0, 1), (3, 7)])
@@ -262,7 +262,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
         next(program)
     # No value is told, nor who compares with whom.
     assert not set("357") & set(str(caught.value))
-    after = endpoint.ledger.pair_bits(both.rows, both.slots, both.peers).tolist()
+    after = endpoint.ledger.answers.pair_bits(both.rows, both.slots, both.peers).tolist()
     assert after == [0.0, 0.0, 1.0, 1.0]
     other = pairs_of(shard, [(0, 1)])
     results, _ = loopback([shard]).run(lambda *_: comparer.less(other, values, 4), idle_program)
