@@ -236,7 +236,7 @@ class Spending:
         self._of_kind[common].add(rows, receivers, epsilon)
 
     def state_dict(self) -> Arrays:
-        """ε of every pair of sender and receiver, for a party that may be restarted."""
+        """ε of every pair of sender and receiver, for a participant that may be restarted."""
         names = ("rows", "receivers", "epsilon")
         return {
             f"{'common' if common else 'apart'}/{name}": np.array(column)
@@ -408,7 +408,7 @@ class AnswerCounts:
             self._of_non_neighbours[ways] = Counter()
 
     def state_dict(self) -> Arrays:
-        """All counts, by the number of possible answers, for a party that may be restarted."""
+        """Return all counts, by the number of possible answers, to go on after a restart."""
         arrays: Arrays = {}
         for ways in self._of_device:
             met = [(*pair, count) for pair, count in sorted(self._of_non_neighbours[ways].items())]

@@ -39,10 +39,10 @@ def idle_program() -> Program[None]:
 
 
 class Connection(Protocol):
-    """One party's connection to a transport, for parties that live in processes of their own."""
+    """The connection to a transport of a participant that lives in a process of its own."""
 
     def swap(self, outbox: Outbox) -> Inbox:
-        """Send what this party sends, wait until the round is complete, return what arrived."""
+        """Send this participant's messages, wait for the end of the round, return what arrived."""
         ...
 
 
@@ -115,7 +115,7 @@ class Endpoint:
         return run_alone(program, swapped)
 
     def _local(self, ids: Ints) -> Ints:
-        """Rows of the hosted parties with these ids; raises for anybody else."""
+        """Rows of the hosted participants with these ids; raises for anybody else."""
         if self.shard is not None:
             return self.shard.local(ids)
         if not within(ids, COORDINATOR, COORDINATOR + 1):

@@ -1,7 +1,7 @@
-"""The ledger of one party: what left and reached its devices, counted where it passed.
+"""The ledger of one participant: what left and reached its devices, counted where it passed.
 
-It sees only that party's messages: one entry when they leave, one when they arrive. The observer
-of a simulation adds the ledgers of all parties up (`lumos.exchange.observer`).
+It sees only that participant's messages: one entry when they leave, one when they arrive. The
+observer of a simulation adds the ledgers of all participants up (`lumos.exchange.observer`).
 """
 
 from collections.abc import Collection, Sequence
@@ -129,7 +129,7 @@ class Ledger:
         return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
 
     def whole_state_dict(self) -> Arrays:
-        """Everything that is counted, for a party that may be restarted at any moment."""
+        """Everything that is counted, for a participant that may be restarted at any moment."""
         return {
             **{f"flows/{name}": counts for name, counts in self.state_dict().items()},
             **{f"answers/{name}": counts for name, counts in self.answers.state_dict().items()},

@@ -30,8 +30,8 @@ class Batch:
     """Messages of one topic and one round.
 
     Args:
-        sender: [messages] id of the sending party.
-        receiver: [messages] id of the receiving party.
+        sender: [messages] id of the sending participant.
+        receiver: [messages] id of the receiving participant.
         body: [messages, …] what is sent.
         epsilon: [messages] privacy spent by the sender, for topics of the door `release`.
         lengths: [messages] for topics of any width: how many bytes of each row are the message;
@@ -133,7 +133,7 @@ def _order(receiver: Ints, sender: Ints) -> Ints:
 
 
 def _counting_order(party: Ints, ids: int) -> Ints:
-    """[messages] positions by party, those of one party in their order: O(messages + ids)."""
+    """[messages] positions by participant, equal ones in their order: O(messages + ids)."""
     rows = np.arange(len(party) + 1, dtype=np.int32)
     columns = (party + 1).astype(np.int32)  # the coordinator is -1
     ones = np.ones(len(party), np.bool_)
@@ -324,12 +324,10 @@ class Topic:
         """Return an outbox of this topic. An integer body is one word for all messages.
 
         Args:
-            lengths: [messages] bytes of each, for a topic of any width; all of `body` by default.
+            lengths: [messages] bytes of each, for a topic of any width.
             awaits, check: see `Outbox`.
         """
         if not isinstance(body, int):
-            if self.shape is None and lengths is None:
-                lengths = np.full(len(sender), body.shape[-1])
             return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits, check)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
@@ -351,14 +349,26 @@ class Topic:
         *,
         lengths: Ints | None = None,
     ) -> Outbox:
-        """Return an outbox with a message from each hosted device of `rows` to the coordinator."""
+        """Return an outbox with a message from each hosted device of `rows` to the coordinator.
+
+        Args:
+            lengths: [rows] bytes of each, for a topic of any width; whole rows by default.
+        """
         if not self.coordinator:
             raise ProtocolError(f"topic {self.name!r}: the coordinator takes no part")
+        lengths = self.whole_rows(body) if lengths is None else lengths
         return self.send(shard.ids_of(rows), _coordinator(len(rows)), body, lengths=lengths)
 
     def from_coordinator(self, receiver: Ints, body: npt.NDArray[Any] | int) -> Outbox:
-        """The coordinator's outbox, with a message to each of `receiver`."""
-        return self.send(_coordinator(len(receiver)), receiver, body)
+        """Return the coordinator's outbox, with a message to each of `receiver`, a whole row."""
+        lengths = self.whole_rows(body)
+        return self.send(_coordinator(len(receiver)), receiver, body, lengths=lengths)
+
+    def whole_rows(self, body: npt.NDArray[Any] | int) -> Ints | None:
+        """Return [messages] the bytes of rows without padding; None for a topic of one size."""
+        if self.shape is not None or isinstance(body, int):
+            return None
+        return np.full(len(body), body.shape[1])
 
     def nothing(self) -> Outbox:
         """Return an outbox without messages: this participant sends nothing in this round."""

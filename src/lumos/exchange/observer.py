@@ -190,7 +190,7 @@ class TopicLine:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LedgerReport:
-    """The ledgers of all parties added up, by the observer of a simulation."""
+    """The ledgers of all participants added up, by the observer of a simulation."""
 
     messages: int
     """Messages delivered, over all devices and the coordinator."""
@@ -302,7 +302,7 @@ class LedgerReport:
 
 
 def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
-    """Add the ledgers of all parties up.
+    """Add the ledgers of all participants up.
 
     Args:
         ledgers: one per shard, and the coordinator's.

@@ -69,7 +69,7 @@ class SecureCoordinator:
         self._run: bytes
 
     def setup(self) -> Program[None]:
-        """Hold the draw of the mask graph: once per run, before the first sum."""
+        """Run SETUP: hold the draw of the mask graph, once per run, before the first sum."""
         self._place((yield from hold_draw(self._total, self.parameters.minimum)))
 
     def _place(self, seed: bytes) -> None:
@@ -103,7 +103,7 @@ class SecureCoordinator:
         return Attempted((yield from self._open(collected)), called_off=False)
 
     def _collect(self, width: int) -> "Program[_Collected]":
-        """Up to the masked vectors, and who of their senders is asked for shares."""
+        """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to who is asked for shares."""
         if not self._drawn:
             raise UsageError("the first sum of a run needs setup() before it")
         of = masks.SumId(self._run, self._number)
@@ -135,7 +135,7 @@ class SecureCoordinator:
         return _Collected(of, total, wrapped, published, joined, arrived, asked)
 
     def _open(self, collected: "_Collected") -> Program[Doubles | None]:
-        """Pass on who confirms whom, ask for shares; the sum, or None where they are too few."""
+        """Run UNMASK: pass on who confirms whom, ask for shares; None where they are too few."""
         joined, arrived, asked = collected.joined, collected.arrived, collected.asked
         inbox = yield ALIVE.nothing()
         words_bytes = masks.WORD * self.parameters.neighbours

@@ -118,7 +118,7 @@ class SecureAggregator(InMemoryOnly):
         self._known: Flags
 
     def setup(self) -> Program[None]:
-        """Draw the mask graph with all devices, and agree on a key with each mask neighbour.
+        """Run SETUP: draw the mask graph, and agree on a key with each mask neighbour.
 
         Once per run, before the first sum. A mask neighbour that stays silent here has no key, and
         is in no sum with the device.
@@ -329,7 +329,7 @@ class SecureAggregator(InMemoryOnly):
         drop_stage: npt.NDArray[np.int8],
         step: int | None = None,
     ) -> "Program[_Collected]":
-        """Up to the masked vectors, and the coordinator's word on who is lost."""
+        """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to the coordinator's list of the lost."""
         self._require_setup()
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
@@ -375,7 +375,7 @@ class SecureAggregator(InMemoryOnly):
     def _open(
         self, collected: "_Collected", opening: Flags, revealing: Flags
     ) -> Program[Doubles | None]:
-        """Confirm to neighbours that they are in the sum, give out shares, receive the sum."""
+        """Run UNMASK: confirm neighbours that are in the sum, give out shares, receive the sum."""
         joined, lost = collected.joined, collected.lost
         opening = yield from confirm(
             self._shard,

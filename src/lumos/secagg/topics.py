@@ -1,5 +1,7 @@
 """The messages of masked sums: their topics, in the order in which they pass, and their bytes.
 
+SETUP:
+
 | round | from → to | bytes |
 |---|---|---|
 | draw-commitment | device → coordinator | 32 |
@@ -9,7 +11,9 @@
 | keys | device → its k mask neighbours | 48: a public key; a tag of the seed |
 
 These five pass once per run; the first four again, at most `DRAWS` times in all, where a draw is
-void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device:
+void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device.
+`wrapped` and `left-out` are the stage SHARE_KEYS, `masked` and `lost` COLLECT_MASKED_VECTORS, the
+others UNMASK:
 
 | round | from → to | bytes |
 |---|---|---|
@@ -17,7 +21,7 @@ void. Each sum then passes between the devices and the coordinator alone, 8 mess
 | left-out | coordinator → device | 8 for each neighbour that is left out, 8 for "go on" |
 | masked | device → coordinator | the vector, 1 to 8 a number; 16 (j - t) + 16 (b) |
 | lost | coordinator → device | 8 for each neighbour that is lost, 8 for "open" |
-| alive | device → coordinator | 12 k: for each neighbour in the sum a word that says so |
+| alive | device → coordinator | 12 k: for each neighbour in the sum a word that proves it |
 | confirmed | coordinator → device | 12 + k/8: the words for it added up, and whose they are |
 | reveal | device → coordinator | 16 for each neighbour in the round: one share |
 | sum | coordinator → device | the sum, as many a number |

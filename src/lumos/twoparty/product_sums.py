@@ -176,9 +176,10 @@ class IdealProducts:
         if self._by_word is None:
             raise UsageError("the first product of a run needs setup() before it")
         rows, width = self._paired, vectors.shape[1]
-        body = np.ascontiguousarray(vectors[rows]).view(np.uint8)
+        body = np.ascontiguousarray(vectors[rows]).view(np.uint8).reshape(len(rows), width)
+        lengths = CLEAR.whole_rows(body)
         inbox = yield CLEAR.send(
-            self._shard.devices[rows], self._partner[rows], body.reshape(len(rows), width)
+            self._shard.devices[rows], self._partner[rows], body, lengths=lengths
         )
         # Sorted by receiver, as the hosted devices are, one each.
         if not np.array_equal(inbox.receiver, self._shard.devices[rows]) or not np.array_equal(
@@ -336,7 +337,8 @@ class SecureProducts(InMemoryOnly):
         rows = np.array(sorted(bodies), np.int64)
         joined = b"".join(bodies[row] for row in rows.tolist())
         body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
-        inbox = yield topic.send(shard.devices[rows], partner[rows], body)
+        lengths = topic.whole_rows(body)
+        inbox = yield topic.send(shard.devices[rows], partner[rows], body, lengths=lengths)
         to = shard.local(inbox.receiver)
         if (partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
             raise WrongSender("a message came from a device that is not the partner, or twice")

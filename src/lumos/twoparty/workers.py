@@ -424,7 +424,8 @@ def swap_in_clear(
     topic: Topic, shard: Shard, pairs: ComparedPairs, mine: Ints | Bytes
 ) -> Program[npt.NDArray[Any]]:
     """Exchange the inputs of both ends of each pair in the clear: [pairs, …] the peers'."""
-    inbox = yield topic.send(shard.ids_of(pairs.rows), pairs.peers, mine)
+    lengths = topic.whole_rows(mine)
+    inbox = yield topic.send(shard.ids_of(pairs.rows), pairs.peers, mine, lengths=lengths)
     # Sorted as the pairs are, one each.
     if inbox.sender.size != len(pairs) or np.count_nonzero(inbox.sender != pairs.peers):
         raise ProtocolError("a peer did not send the message that is due; run again")

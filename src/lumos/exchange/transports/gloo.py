@@ -232,7 +232,7 @@ def _batch(topic: Topic, received: Arrived, lane: int) -> Batch:
 
 
 def _inbox(topic: Topic, batches: list[Batch | None]) -> Inbox:
-    """All messages for one party, by receiver, then sender."""
+    """All messages for one participant, by receiver, then sender."""
     some = [batch for batch in batches if batch is not None and batch.messages]
     batches.clear()
     if not some:

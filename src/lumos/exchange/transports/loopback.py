@@ -127,15 +127,15 @@ class Router:
 
     Args:
         hosts: [devices] number of the shard that hosts each device.
-        shards: number of shards; the coordinator is the party after the last one.
+        shards: number of shards; the coordinator is the participant after the last one.
     """
 
     def __init__(self, hosts: Ints, shards: int) -> None:
-        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last party
+        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last participant
         self.parties = shards + 1
 
     def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
-        """The inboxes of all parties, the coordinator's last."""
+        """The inboxes of all participants, the coordinator's last."""
         batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
         if not batches:
             return [topic.silence] * self.parties
