@@ -5,7 +5,7 @@ import pytest
 from lumos.errors import AlreadyOpened
 from lumos.secagg.openings import OpenedSums, Opening
 
-FIRST = Opening(step=-3, number=2, received=b"these are in the sum")
+FIRST = Opening(step=-3, number=2, told=b"these are in the sum")
 
 
 def test_the_same_again_is_no_second_opening() -> None:
@@ -21,9 +21,9 @@ def test_the_same_again_is_no_second_opening() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        FIRST._replace(received=b"and another one is lost"),
-        Opening(step=-3, number=3, received=b"another attempt of the step"),
-        Opening(step=-2, number=1, received=b"an earlier sum"),
+        FIRST._replace(told=b"and another one is lost"),
+        Opening(step=-3, number=3, told=b"another attempt of the step"),
+        Opening(step=-2, number=1, told=b"an earlier sum"),
     ],
 )
 def test_anything_else_of_it_is_refused_also_after_a_restart(other: Opening) -> None:
@@ -39,7 +39,7 @@ def test_anything_else_of_it_is_refused_also_after_a_restart(other: Opening) -> 
 def test_the_next_sum_is_opened() -> None:
     written: list[Opening] = []
     opened = OpenedSums([FIRST], written.append)
-    after = Opening(step=-4, number=3, received=b"")
+    after = Opening(step=-4, number=3, told=b"")
     opened.open(after)
     assert written == [after]
     opened.open(FIRST)  # both are replayed after a restart

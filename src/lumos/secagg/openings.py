@@ -148,7 +148,7 @@ class Opening(NamedTuple):
     """Attempts of one step have the same."""
     number: int
     """Number of the sum, or attempt: it grows."""
-    received: bytes
+    told: bytes
     """Digest of who is in the sum, who is lost, and the context."""
 
 

@@ -275,7 +275,7 @@ def test_an_attempt_is_made_once_and_in_order() -> None:
     for again in ((0, 1), (0, 0)):
         with pytest.raises(AlreadyOpened, match="in order"):
             attempts.begin(*again, opened, 9)
-    opened.open(Opening(step=0, number=8, received=b""))
+    opened.open(Opening(step=0, number=8, told=b""))
     with pytest.raises(AlreadyOpened, match="another attempt"):
         attempts.begin(0, 2, opened, 9)
     restarted = Attempts()
