@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree.
+"""Every error that Lumos raises on purpose, as one tree.
 
 LumosError                  anything Lumos raises on purpose
 ├── UsageError              the caller asked for something that does not exist (exit status 2)
@@ -7,16 +7,32 @@ LumosError                  anything Lumos raises on purpose
 ├── NotHosted               a private value of a device was asked of a shard that does not host it
 ├── DoorClosed              a topic tried to leave through a door that the profile keeps shut
 ├── ProtocolError           a message broke the rules; the session is closed, nothing is revealed
-│   └── WrongLength         a message is longer or shorter than the public settings say
+│   ├── WrongLength         a message is longer or shorter than the public settings allow
+│   │                       masked sums:
+│   ├── WrongSender         a message came from a participant that has no part in it, or twice
+│   ├── Forged              a public key, a word or an opened secret is not the sender's
+│   ├── Equivocation        the coordinator sent two devices different things
+│   ├── DrawVoid            the mask graph could not be drawn: contributions were missing
+│   ├── ObjectionIgnored    the coordinator wants to open a sum to which a device objected
+│   ├── BothSecrets         somebody asked a holder for both secrets of one device
+│   ├── AlreadyOpened       somebody asked a holder for a second attempt of a step that it opened
+│   │                       sessions of two devices (comparisons, scores, products):
+│   ├── BadPoint            a received point or key is not in its group (`lumos.crypto.groups`)
+│   ├── BadValue            a value, an outcome or padding lies outside its range
+│   ├── CheckFailed         the two ends have not seen the same messages
+│   ├── Replay              an index that was answered is asked again with another message
+│   ├── OutOfOrder          a message, or a call, is not the one that is due
+│   └── SessionClosed       the session has ended: by an error, by close(), or by a fork
 ├── RankLost                another rank of the run is gone, or does not answer
-├── RankFailed              another rank of the run failed, and says why itself
+├── RankFailed              another rank of the run failed, and reports why itself
 ├── BrokerFailed            the NATS server did not start, or is gone
 ├── RunFailed               a run of real devices has failed, or goes on without this one
 ├── BudgetExceeded          a run would reveal more than the budget that was set
-└── PromiseExceeded         an attack inferred more than a guarantee allows
+└── GuaranteeExceeded       an attack inferred more than a guarantee allows
 
-No message ever carries a private value. Messages name settings as Python has them, in backticks:
-`update_epsilon`, `protect='none'`. The command line prints them as its options (`lumos.cli.main`).
+No message ever carries a private value: no number, share, key, mask or point. Messages name
+settings as Python has them, in backticks: `update_epsilon`, `protect='none'`. The command line
+prints them as its options (`lumos.cli.main`).
 """
 
 
@@ -57,7 +73,7 @@ class ProtocolError(LumosError):
 
 
 class WrongLength(ProtocolError):
-    """A message is longer or shorter than the public settings say."""
+    """A message is longer or shorter than the public settings allow."""
 
 
 class RankLost(LumosError):
@@ -65,7 +81,7 @@ class RankLost(LumosError):
 
 
 class RankFailed(LumosError):
-    """Another rank of the run failed, and says why itself."""
+    """Another rank of the run failed, and reports why itself."""
 
 
 class BrokerFailed(LumosError):
@@ -84,30 +100,8 @@ class GuaranteeExceeded(LumosError):
     """An attack inferred more than a guarantee allows."""
 
 
-def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise `UsageError` where a setting is none of the allowed words."""
-    if value not in allowed:
-        raise UsageError(f"`{parameter}` must be one of {', '.join(allowed)}, got {value!r}")
-
-
-# What can go wrong in a masked sum.
-#
-# ProtocolError               a message broke the rules; the round is closed, nothing is revealed
-# ├── WrongLength             a message is longer or shorter than the public settings say; it is
-# │                           shared with comparisons and lives in `lumos.errors`
-# ├── WrongSender             a message came from a party that has no part in it, or came twice
-# ├── Forged                  a public key, a word or an opened secret is not the sender's
-# ├── Equivocation            the coordinator told two devices different things
-# ├── DrawVoid                the mask graph could not be drawn: contributions were missing
-# ├── ObjectionIgnored        the coordinator wants to open a sum to which a device objected
-# ├── BothSecrets             somebody asked a holder for both secrets of one device
-# └── AlreadyOpened           somebody asked a holder for a second attempt of a step that it opened
-#
-# No message carries a number, a share, a key or a mask.
-
-
 class WrongSender(ProtocolError):
-    """A message came from a party that has no part in it, or came twice."""
+    """A message came from a participant that has no part in it, or came twice."""
 
 
 class Forged(ProtocolError):
@@ -115,7 +109,7 @@ class Forged(ProtocolError):
 
 
 class Equivocation(ProtocolError):
-    """The coordinator told two devices different things."""
+    """The coordinator sent two devices different things."""
 
 
 class DrawVoid(ProtocolError):
@@ -134,27 +128,12 @@ class AlreadyOpened(ProtocolError):
     """Somebody asked a holder for a second attempt of a step that it helped to open."""
 
 
-# What can go wrong in a session.
-#
-# ProtocolError               a message broke the rules; the session is closed, nothing is revealed
-# ├── WrongLength             a message is longer or shorter than the public list says; it is shared
-# │                           with masked sums and lives in `lumos.errors`
-# ├── BadPoint                a received point is not in the group (`lumos.crypto.groups`)
-# ├── BadValue                a value, an outcome or padding lies outside its range
-# ├── CheckFailed             the two parties have not seen the same messages
-# ├── Replay                  an index that was answered is asked again with another message
-# ├── OutOfOrder              a message, or a call, is not the one that is due
-# └── SessionClosed           the session has ended: by an error, by close(), or by a fork
-#
-# No message carries a value, a digit, a share, a scalar or a point.
-
-
 class BadValue(ProtocolError):
     """A value, an outcome or padding lies outside its range."""
 
 
 class CheckFailed(ProtocolError):
-    """The two parties have not seen the same messages."""
+    """The two ends of a session have not seen the same messages."""
 
 
 class Replay(ProtocolError):
@@ -167,3 +146,9 @@ class OutOfOrder(ProtocolError):
 
 class SessionClosed(ProtocolError):
     """The session has ended: by an error, by ``close()``, or by a fork."""
+
+
+def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise `UsageError` where a setting is none of the allowed words."""
+    if value not in allowed:
+        raise UsageError(f"`{parameter}` must be one of {', '.join(allowed)}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Randomness: private ones that nobody else can predict, public ones that everybody can recompute."""
+"""Randomness: private numbers nobody else can predict, public ones everybody can recompute."""
 
 from collections.abc import Callable
 

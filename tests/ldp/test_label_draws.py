@@ -1,4 +1,4 @@
-"""Draws of one label at several levels: laws by counting all randomness, in every order of asking."""
+"""Draws of one label at several levels: laws by counting all randomness, in every order."""
 
 import math
 from collections.abc import Callable

@@ -10,12 +10,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.stats import chi2
+from tests.ldp.formulas import probability_of_one, rectified, rectified_variance
 
 from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import InputError, UsageError
 from lumos.ldp import multibit
 from lumos.ldp.multibit import sampled_features
-from lumos.ldp.one_bit import COIN, probability_of_one, threshold
+from lumos.ldp.one_bit import COIN, threshold
 
 
 def randomness(devices: int, seed: int = 0) -> PrivateRandomness:
@@ -87,15 +88,15 @@ def test_rectified_features_are_unbiased(epsilon: float, m: int, low: float, hig
     mean = (chances * outcomes).sum(axis=0)
     assert_allclose(mean, values, atol=1e-9)
     variance = (chances * (outcomes - mean) ** 2).sum(axis=0)
-    assert_allclose(multibit.rectified_variance(values, epsilon, low, high, m), variance)
+    assert_allclose(rectified_variance(values, epsilon, low, high, m), variance)
 
 
 def test_rectified_features_average_to_the_features() -> None:
     devices, epsilon = 60_000, 3.0
     row = np.array([0.0, 0.25, 0.5, 1.0, 1.0], np.float32)
     said = multibit.release(np.tile(row, (devices, 1)), epsilon, randomness(devices))
-    found = multibit.rectified(said, epsilon).mean(axis=0)
-    error = np.sqrt(multibit.rectified_variance(row.astype(float), epsilon, 0, 1) / devices)
+    found = rectified(said, epsilon).mean(axis=0)
+    error = np.sqrt(rectified_variance(row.astype(float), epsilon, 0, 1) / devices)
     assert (np.abs(found - row) < 5 * error).all()
 
 

@@ -7,19 +7,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ldp.formulas import (
+    collusion_epsilon,
+    probability_of_one,
+    recovered,
+    recovered_variance,
+)
 
 from lumos.errors import UsageError
 from lumos.ldp import EncoderSettings
 from lumos.ldp.one_bit import (
     COIN,
     MIN_EPSILON,
-    collusion_epsilon,
     element_epsilon,
     largest_bin,
     message_epsilon,
-    probability_of_one,
-    recovered,
-    recovered_variance,
     threshold,
 )
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from tests.ldp.formulas import recovered_variance
 
 from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import InputError, UsageError
 from lumos.ldp import EncoderSettings, Released, recover, release, scaled
-from lumos.ldp.one_bit import largest_bin, recovered_variance
+from lumos.ldp.one_bit import largest_bin
 
 NOISY = EncoderSettings(epsilon=2.0)
 

@@ -2,12 +2,11 @@
 
 | module | what it provides | used for |
 |---|---|---|
-| `entropy` | bytes from the operating system's generator | scalars, nonces, masks, device secrets |
-| `chacha` | ChaCha20 key streams, many keys at once | private randomness, masks of secure sums |
-| `group` | prime-order groups by name, and the choice of one | oblivious transfers |
-| `ed25519` | edwards25519, in constant time | comparisons and scores of real devices |
-| `secp256k1` | secp256k1, twice as quick | comparisons and scores of simulations |
-| `in_memory` | a base class that refuses pickling and copying | sessions, keys, shares |
+| `entropy` | bytes from the operating system's generator | scalars, nonces, masks, secrets |
+| `entropy` | ChaCha20 key streams, many keys at once | private randomness, masks of secure sums |
+| `entropy` | a base class that refuses pickling and copying | sessions, keys, shares |
+| `groups` | edwards25519, in constant time | comparisons and scores of real devices |
+| `groups` | secp256k1, twice as quick | comparisons and scores of simulations |
 
 Assumptions: the operating system's generator is sound, ChaCha20 is a pseudo-random function, and
 Diffie-Hellman is hard in the group that is used. Arithmetic of edwards25519 is libsodium's

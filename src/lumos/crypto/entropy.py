@@ -1,8 +1,9 @@
-"""ChaCha20 (RFC 8439) key streams, over many keys at once.
+"""The only source of cryptographic randomness: scalars, nonces, masks, device secrets.
 
-A cipher and not a statistical generator, because the receiver of a release must not be able to
-predict its noise. Requests for many keys are vectorised; for a few keys OpenSSL is faster and gives
-the same bits.
+It is the operating system's generator, in simulations too: no seed, argument or setting replaces
+it. (Known-answer tests patch `draw`.) A real device that has to come back after a restart expands
+32 bytes of it (`Expanded`), which it keeps on its disk, and draws from that `within` its
+programs. `InMemoryOnly` is the base class of objects that hold secrets; `blocks` are key streams.
 """
 
 import secrets
@@ -16,6 +17,79 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from lumos.typing import Words
+
+
+class InMemoryOnly:
+    """Cannot be pickled or copied, and its repr shows no field.
+
+    A second copy of a session, for example one restored after a restart, would use the same pads
+    or masks again: the XOR of two tables under one pad, or the difference of two updates under one
+    mask, reveals what changed.
+    """
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("secrets are never written down or copied; open a new session")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+KEY_BYTES = 32
+_NONCE = bytes(16)  # each key is expanded in one way
+
+
+class Expanded(InMemoryOnly):
+    """The bytes that a key is expanded to, one after the other: ChaCha20.
+
+    Guarantee: to whoever does not have the key they look like fresh ones. Two of the same key give
+    the same bytes, so **whatever is drawn from both must meet the same inputs**.
+
+    Args:
+        key: 32 bytes, of which nothing else is made.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a key has {KEY_BYTES} bytes")
+        self._stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+
+    def draw(self, count: int) -> bytes:
+        """The next `count` bytes."""
+        return self._stream.update(bytes(count))
+
+
+_EXPANDED: ContextVar[Expanded | None] = ContextVar("expanded", default=None)
+
+
+def draw(count: int) -> bytes:
+    """`count` fresh bytes from the operating system; or the next ones, `within` an expanded key."""
+    expanded = _EXPANDED.get()
+    return secrets.token_bytes(count) if expanded is None else expanded.draw(count)
+
+
+def bits(count: int) -> list[int]:
+    """`count` fresh uniform bits, each 0 or 1."""
+    pool = int.from_bytes(draw((count + 7) // 8), "little")
+    return [pool >> position & 1 for position in range(count)]
+
+
+@contextmanager
+def within(expanded: Expanded) -> Iterator[None]:
+    """Meanwhile everything is drawn from an expanded key."""
+    token = _EXPANDED.set(expanded)
+    try:
+        yield
+    finally:
+        _EXPANDED.reset(token)
+
+
+# ChaCha20 (RFC 8439) key streams, over many keys at once.
+#
+# A cipher and not a statistical generator, because the receiver of a release must not be able to
+# predict its noise. Requests for many keys are vectorised; for a few keys OpenSSL is faster and
+# gives the same bits.
 
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)
 _FEW_KEYS = 48  # below this OpenSSL, one context per key, beats 460 numpy calls
@@ -100,79 +174,3 @@ def _turn(state: Words, direction: int) -> None:
     """Shift row r by r columns: diagonals become columns, or columns diagonals again."""
     for row in (1, 2, 3):
         state[row] = state[row, _COLUMNS[direction * row % 4]]
-
-
-# A base class for objects that hold secrets: they stay in memory.
-
-
-class InMemoryOnly:
-    """Cannot be pickled or copied, and its repr shows no field.
-
-    A second copy of a session, for example one restored after a restart, would use the same pads
-    or masks again: the XOR of two tables under one pad, or the difference of two updates under one
-    mask, reveals what changed.
-    """
-
-    __slots__ = ()
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("secrets are never written down or copied; open a new session")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-
-# The only source of cryptographic randomness: scalars, nonces, masks, device secrets.
-#
-# It is the operating system's generator, in simulations too: no seed, argument or setting replaces
-# it. (Known-answer tests patch `draw`.) A real device that has to come back after a restart expands
-# 32 bytes of it (`Expanded`), which it keeps on its disk, and draws from that `within` its
-# programs.
-
-KEY_BYTES = 32
-_NONCE = bytes(16)  # each key is expanded in one way
-
-
-class Expanded(InMemoryOnly):
-    """The bytes that a key is expanded to, one after the other: ChaCha20.
-
-    Guarantee: to whoever does not have the key they look like fresh ones. Two of the same key give
-    the same bytes, so **whatever is drawn from both must meet the same inputs**.
-
-    Args:
-        key: 32 bytes, of which nothing else is made.
-    """
-
-    def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes")
-        self._stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
-
-    def draw(self, count: int) -> bytes:
-        """The next `count` bytes."""
-        return self._stream.update(bytes(count))
-
-
-_EXPANDED: ContextVar[Expanded | None] = ContextVar("expanded", default=None)
-
-
-def draw(count: int) -> bytes:
-    """`count` fresh bytes from the operating system; or the next ones, `within` an expanded key."""
-    expanded = _EXPANDED.get()
-    return secrets.token_bytes(count) if expanded is None else expanded.draw(count)
-
-
-def bits(count: int) -> list[int]:
-    """`count` fresh uniform bits, each 0 or 1."""
-    pool = int.from_bytes(draw((count + 7) // 8), "little")
-    return [pool >> position & 1 for position in range(count)]
-
-
-@contextmanager
-def within(expanded: Expanded) -> Iterator[None]:
-    """Meanwhile everything is drawn from an expanded key."""
-    token = _EXPANDED.set(expanded)
-    try:
-        yield
-    finally:
-        _EXPANDED.reset(token)

@@ -1,4 +1,4 @@
-"""Devices: the shard that hosts them, and the randomness they toss."""
+"""Devices: the shard that hosts them, and their randomness."""
 
 from lumos.device.randomness import (
     PrivateRandomness,

@@ -1,10 +1,11 @@
-"""Public randomness comes from the run seed; private randomness from a secret that only the device
-has.
+"""Public randomness from the run seed, private randomness from a secret that a device has alone.
 
 Guarantee: whoever knows the run seed and all ids, but not a device's secret, cannot tell its
-private randomness from uniform ones (ChaCha20 as a pseudo-random function). A simulation derives
+private randomness from uniform numbers (ChaCha20 as a pseudo-random function). A simulation derives
 all secrets from the run seed, so that a run can be repeated; such a run is labelled `randomness:
 seeded`, because there the guarantee holds only against those who do not know the seed.
+
+Private keys of devices are fresh, or follow from a secret that a device keeps (`DeviceKeys`).
 """
 
 from hashlib import blake2b
@@ -15,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto import entropy
-from lumos.crypto import entropy as chacha
 from lumos.crypto.entropy import KEY_BYTES, Expanded, InMemoryOnly
 from lumos.graph.arrays import spans
 from lumos.typing import Doubles, Ints, Words
 
 RandomnessSource = Literal["seeded", "system"]
-"""Where device secrets come from: the run seed (a run can be repeated), or the operating system."""
+"""The source of device secrets: the run seed (a run can be repeated), or the operating system."""
 
 
 _BLOCKS = 1 << 13  # drawn at a time: three times as fast in the cache as outside
@@ -52,7 +52,7 @@ def simulated_secrets(seed: int, devices: Ints, variant: str = "") -> Words:
         here = wanted // run == number
         places = wanted[here] % run
         blocks = int(places.max()) // 2 + 1  # of a small federation, few
-        secrets[here] = chacha.blocks(master[None, :], nonce, blocks).reshape(-1, 8)[places]
+        secrets[here] = entropy.blocks(master[None, :], nonce, blocks).reshape(-1, 8)[places]
     return secrets
 
 
@@ -65,7 +65,7 @@ class PrivateRandomness:
 
     def __init__(self, secrets: Words) -> None:
         self._secrets = secrets
-        self._streams: dict[int, chacha.KeyStream] = {}
+        self._streams: dict[int, entropy.KeyStream] = {}
 
     def __repr__(self) -> str:
         return f"PrivateCoins(devices={len(self._secrets)})"
@@ -74,12 +74,12 @@ class PrivateRandomness:
         """[rows, count] uniform 32-bit words for the hosted devices `rows` (local indices)."""
         nonce, blocks = _nonce(purpose, step), -(-count // 16)
         if len(rows) * blocks <= _BLOCKS:
-            return chacha.blocks(self._secrets[rows], nonce, blocks)[:, :count]
+            return entropy.blocks(self._secrets[rows], nonce, blocks)[:, :count]
         words = np.empty((len(rows), count), np.uint32)
         some = max(1, _BLOCKS // blocks)
         for start in range(0, len(rows), some):
             keys = self._secrets[rows[start : start + some]]
-            words[start : start + some] = chacha.blocks(keys, nonce, blocks)[:, :count]
+            words[start : start + some] = entropy.blocks(keys, nonce, blocks)[:, :count]
         return words
 
     def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Doubles:
@@ -112,7 +112,7 @@ class PrivateRandomness:
         """`uniform` of one hosted device that draws often, a few numbers each time."""
         stream = self._streams.get(row)
         if stream is None:
-            stream = self._streams[row] = chacha.KeyStream(self._secrets[row])
+            stream = self._streams[row] = entropy.KeyStream(self._secrets[row])
         words = unpack_from(f"<{2 * count}I", stream.blocks(_nonce(purpose, step), -(-count // 8)))
         return [
             ((high << 20 | low >> 12) + 0.5) * 2.0**-52

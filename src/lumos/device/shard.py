@@ -1,9 +1,4 @@
-"""Find slots by key in constant time: a hash table of integers, vectorised.
-
-A binary search over hundreds of thousands of keys touches a cold cache line at every step, and
-that is most of the time of the small requests of one step of a balancer. Here every key lies in
-one of two places (cuckoo hashing), so that a look-up is one comparison, for a few keys two.
-"""
+"""Shards: the devices that one process hosts, as arrays. A shard of one is a device."""
 
 from bisect import bisect_left
 from collections.abc import Collection
@@ -28,61 +23,6 @@ from lumos.typing import Ints
 if TYPE_CHECKING:
     from lumos.graph import Graph
 
-# Odd multipliers of two hash functions: 2^64 divided by the golden ratio, and a prime of xxHash.
-_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
-_PATIENCE = 100  # rounds until a larger table is tried; at most a third full, it takes about 20
-
-
-class SlotIndex:
-    """Positions of distinct keys that are not negative.
-
-    Args:
-        keys: [slots] the keys; the value of a key is its position.
-    """
-
-    def __init__(self, keys: Ints) -> None:
-        self._keys = keys if len(keys) else np.array([-1])  # one that nobody looks for
-        bits = max(4, (3 * len(keys)).bit_length())
-        while not self._build(bits):
-            bits += 1
-
-    def _build(self, bits: int) -> bool:
-        """Give every key one of its two places; False when that takes too long."""
-        self._shift = np.uint64(64 - bits)
-        table = np.full(1 << bits, -1, np.int64)
-        places = np.stack([self._place(self._keys, which) for which in (0, 1)])
-        which = np.zeros(len(self._keys), np.int64)
-        waiting = np.arange(len(self._keys))
-        for _ in range(_PATIENCE):
-            if not len(waiting):
-                break
-            wanted = places[which[waiting], waiting]
-            evicted = table[wanted]
-            table[wanted] = waiting  # of several, one stays
-            lost = waiting[table[wanted] != waiting]
-            waiting = np.unique(np.concatenate([lost, evicted[evicted >= 0]]))
-            which[waiting] ^= 1  # who has to go tries its other place
-        # A free place names some slot: whoever looks there compares keys in any case.
-        self._table = np.maximum(table, 0)
-        return not len(waiting)
-
-    def find(self, keys: Ints) -> Ints:
-        """[keys] position of each key, or -1."""
-        slots: Ints = self._table[self._place(keys, 0)]
-        missed = (self._keys[slots] != keys).nonzero()[0]
-        if missed.size:
-            keys = keys[missed]
-            other = self._table[self._place(keys, 1)]
-            slots[missed] = np.where(self._keys[other] == keys, other, -1)
-        return slots
-
-    def _place(self, keys: Ints, which: int) -> Ints:
-        place: Ints = ((keys.view(np.uint64) * _FACTORS[which]) >> self._shift).view(np.int64)
-        return place
-
-
-# A shard: the devices that one process hosts, as arrays. A shard of one is a device.
-
 _HANDFUL = 8  # up to so many devices or pairs are taken one by one; pairs are looked up …
 _FEW = 4096  # … up to so many in the hash table …
 _SMALL = 1 << 21  # … of shards with up to so many slots; it takes 24 to 48 bytes for each
@@ -92,7 +32,7 @@ COORDINATOR = -1
 
 
 def within(ids: Ints, least: int, end: int) -> bool:
-    """Whether least ≤ id < end for all of `ids`."""
+    """Return whether least ≤ id < end for all of `ids`."""
     if ids.size <= _HANDFUL:
         values = ids.ravel().tolist()
         return not values or (least <= min(values) and max(values) < end)
@@ -237,7 +177,7 @@ class Shard:
         return self.owner * self.total + self.neighbours
 
     @cached_property
-    def _index(self) -> SlotIndex:
+    def _index(self) -> "SlotIndex":
         return SlotIndex(self._keys)
 
     def slots_of(self, rows: Ints) -> Ints:
@@ -297,3 +237,62 @@ def cut(
     """
     parts = parts_of(graph, spread(graph.devices, shards), features=False)
     return [shard_of(part, seed, randomness, variant) for part in parts]
+
+
+# Slots by key in constant time: a hash table of integers, vectorised.
+#
+# A binary search over hundreds of thousands of keys touches a cold cache line at every step, and
+# that is most of the time of the small requests of one step of a balancer. Here every key lies in
+# one of two places (cuckoo hashing), so that a look-up is one comparison, for a few keys two.
+
+# Odd multipliers of two hash functions: 2^64 divided by the golden ratio, and a prime of xxHash.
+_FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+_PATIENCE = 100  # rounds until a larger table is tried; at most a third full, it takes about 20
+
+
+class SlotIndex:
+    """Positions of distinct keys that are not negative.
+
+    Args:
+        keys: [slots] the keys; the value of a key is its position.
+    """
+
+    def __init__(self, keys: Ints) -> None:
+        self._keys = keys if len(keys) else np.array([-1])  # one that nobody looks for
+        bits = max(4, (3 * len(keys)).bit_length())
+        while not self._build(bits):
+            bits += 1
+
+    def _build(self, bits: int) -> bool:
+        """Give every key one of its two places; False when that takes too long."""
+        self._shift = np.uint64(64 - bits)
+        table = np.full(1 << bits, -1, np.int64)
+        places = np.stack([self._place(self._keys, which) for which in (0, 1)])
+        which = np.zeros(len(self._keys), np.int64)
+        waiting = np.arange(len(self._keys))
+        for _ in range(_PATIENCE):
+            if not len(waiting):
+                break
+            wanted = places[which[waiting], waiting]
+            evicted = table[wanted]
+            table[wanted] = waiting  # of several, one stays
+            lost = waiting[table[wanted] != waiting]
+            waiting = np.unique(np.concatenate([lost, evicted[evicted >= 0]]))
+            which[waiting] ^= 1  # who has to go tries its other place
+        # A free place names some slot: whoever looks there compares keys in any case.
+        self._table = np.maximum(table, 0)
+        return not len(waiting)
+
+    def find(self, keys: Ints) -> Ints:
+        """[keys] position of each key, or -1."""
+        slots: Ints = self._table[self._place(keys, 0)]
+        missed = (self._keys[slots] != keys).nonzero()[0]
+        if missed.size:
+            keys = keys[missed]
+            other = self._table[self._place(keys, 1)]
+            slots[missed] = np.where(self._keys[other] == keys, other, -1)
+        return slots
+
+    def _place(self, keys: Ints, which: int) -> Ints:
+        place: Ints = ((keys.view(np.uint64) * _FACTORS[which]) >> self._shift).view(np.int64)
+        return place

@@ -1,4 +1,8 @@
-"""A count per row that is cheap to feed."""
+"""Counts of one ledger, per hosted device.
+
+`Tally` counts rows, `Flows` messages and bytes by topic, `Spending` ε by receiver, `AnswerCounts`
+answers of comparisons and scores. `lumos.exchange.ledger` holds one of each.
+"""
 
 import math
 from collections import Counter
@@ -76,7 +80,7 @@ class Tally:
 
 
 def each_row(rows: Ints, size: int) -> bool:
-    """Whether `rows` [size] are 0, 1, … `size` - 1."""
+    """Return whether `rows` [size] are 0, 1, … `size` - 1."""
     if not size:
         return True
     ends = rows[0] == 0 and rows[-1] == size - 1
@@ -84,11 +88,11 @@ def each_row(rows: Ints, size: int) -> bool:
 
 
 def nondecreasing(rows: Ints) -> bool:
-    """Whether no row is below the one before it."""
+    """Return whether no row is below the one before it."""
     return not np.count_nonzero(rows[1:] < rows[:-1])
 
 
-# Messages and bytes of one party, by topic and direction.
+# Messages and bytes, by topic and direction.
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -97,7 +101,7 @@ FlowsByTopic = dict[str, dict[str, Ints]]
 
 
 class Booking(NamedTuple):
-    """What one unit booked by an ideal backend stands for, at one of its two ends."""
+    """Messages and bytes of one unit that an ideal backend books, at one of its two ends."""
 
     sent: int
     received: int
@@ -217,7 +221,7 @@ class Spending:
     def __init__(self, shard: Shard | None) -> None:
         self._size = 1 if shard is None else len(shard)
         self._shard = shard
-        # By whether a sender tells all its receivers the same.
+        # By whether a sender sends the same to all its receivers.
         self._of_kind = {common: _PairTotals(shard) for common in (False, True)}
 
     def add(self, rows: Ints, receivers: Ints, epsilon: Doubles, *, common: bool) -> None:
@@ -227,12 +231,12 @@ class Spending:
             rows: [messages] positions of the senders.
             receivers: [messages] ids.
             epsilon: [messages].
-            common: whether each sender tells all its receivers the same.
+            common: whether each sender sends the same to all its receivers.
         """
         self._of_kind[common].add(rows, receivers, epsilon)
 
     def state_dict(self) -> Arrays:
-        """ε of every pair of sender and receiver, for a party that may be restarted."""
+        """ε of every pair of sender and receiver, for a participant that may be restarted."""
         names = ("rows", "receivers", "epsilon")
         return {
             f"{'common' if common else 'apart'}/{name}": np.array(column)
@@ -280,7 +284,7 @@ class _PairTotals:
         """[slots] ε spent on each neighbour, once they differ."""
         self._non_neighbours: list[Spent] = []
         self.spent = False
-        """Whether anything was."""
+        """True once anything was spent."""
 
     @property
     def alike(self) -> Doubles | None:
@@ -328,7 +332,7 @@ class _PairTotals:
 def _to_all_neighbours(
     shard: Shard, counts: Ints, rows: Ints, receivers: Ints, epsilon: Doubles
 ) -> bool:
-    """Whether each sender tells all its neighbours, in the order of its slots, at one ε."""
+    """Return whether each sender sends to all its neighbours, in the order of slots, at one ε."""
     sending = counts > 0
     if not np.array_equal(counts[sending], shard.degree[sending]) or not nondecreasing(rows):
         return False
@@ -362,10 +366,10 @@ def _by_pair(spent: list[Spent]) -> Spent:
     return pairs >> 32, (pairs & 0xFFFFFFFF) - 1, totals
 
 
-# Answers of comparisons and scores: how much each device and each pair has revealed.
+# Answers of comparisons and scores.
 
 ANSWER_BITS = {ways: math.log2(ways) for ways in range(2, 9)}
-"""What one answer can reveal, by the number of possible answers."""
+"""Bits that one answer can reveal, by the number of possible answers."""
 
 
 class AnswerCounts:
@@ -404,7 +408,7 @@ class AnswerCounts:
             self._of_non_neighbours[ways] = Counter()
 
     def state_dict(self) -> Arrays:
-        """All counts, by the number of possible answers, for a party that may be restarted."""
+        """Return all counts, by the number of possible answers, to go on after a restart."""
         arrays: Arrays = {}
         for ways in self._of_device:
             met = [(*pair, count) for pair, count in sorted(self._of_non_neighbours[ways].items())]

@@ -1,7 +1,11 @@
-"""What the messages of a topic must look like: types, shapes, words, ε, and no padding.
+"""The endpoint: the only way from a shard to a transport. It checks and counts every message.
 
-Everything is read from the arrays that travel, nothing from what their sender says about them. No
-message of an error carries a body.
+It trusts nobody: neither the program behind it nor the transport in front of it. Doors, ε and
+releases that must be the same for all receivers are checked on the way out; ids, the form of
+bodies and counts both ways. Everything is read from the arrays that travel, nothing from what their
+sender claims about them. No message of an error carries a body.
+
+First come programs and the endpoint, then the loops that advance a program, then the checks.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -17,6 +21,193 @@ from lumos.exchange.counts import nondecreasing
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import PUBLIC_ID, TOPICS, Batch, Door, Inbox, Outbox, Topic
 from lumos.typing import Bytes, Ints
+
+Result = TypeVar("Result")
+
+Program = Generator[Outbox, Inbox, Result]
+"""A program: it yields what its devices send in a round and is resumed with what they receive.
+
+It cannot tell which transport moves its messages, and no transport looks inside it.
+"""
+
+EVERY_DOOR = frozenset(Door)
+
+
+def idle_program() -> Program[None]:
+    """The program of a coordinator that neither sends nor receives anything."""
+    yield from ()
+
+
+class Connection(Protocol):
+    """The connection to a transport of a participant that lives in a process of its own."""
+
+    def swap(self, outbox: Outbox) -> Inbox:
+        """Send this participant's messages, wait for the end of the round, return what arrived."""
+        ...
+
+
+class Endpoint:
+    """Checks and counts what enters and leaves one shard (or the coordinator).
+
+    Args:
+        shard: the hosted devices; None for the coordinator.
+        doors: protections (`Door`) behind which messages may leave.
+        ideal: topics on which an ideal backend may send plaintext, while the ledger books the cost
+            of the secure protocol. A run with secure backends permits none.
+    """
+
+    def __init__(
+        self,
+        shard: Shard | None,
+        doors: Collection[Door] = EVERY_DOOR,
+        ideal: Collection[Topic] = (),
+    ) -> None:
+        self.shard = shard
+        self.ledger = Ledger(shard, ideal)
+        self._doors = frozenset(doors)
+
+    def check_outgoing(self, outbox: Outbox) -> Outbox:
+        """Check and count an outbox on its way out; returns what travels."""
+        topic, given = outbox.topic, outbox.batch
+        if not given.sender.size:
+            return Outbox(topic, topic.no_messages, outbox.awaits, outbox.check)
+        if topic.door not in self._doors:
+            raise DoorClosed(
+                f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
+                f"which this profile keeps shut: {topic.learns}"
+            )
+        # A fresh batch: attributes that the caller added cannot travel.
+        batch = Batch(given.sender, given.receiver, given.body, given.epsilon, given.lengths)
+        check_form(topic, batch)
+        rows = self._local(batch.sender)
+        self._check_ids(topic, "receiver", batch.receiver)
+        if topic.vocabulary is PUBLIC_ID:
+            self._check_ids(topic, "public id", batch.body, devices_only=True)
+        if batch.lengths is not None:
+            batch = batch.packed()
+        if topic.common:
+            check_common(topic, rows, batch)
+        self.ledger.sent(topic, rows, batch)
+        return Outbox(topic, batch, outbox.awaits, outbox.check)
+
+    def check_incoming(self, topic: Topic, inbox: Inbox) -> Inbox:
+        """Check and count an inbox on its way in."""
+        batch = inbox.batch
+        if batch.messages:
+            check_form(topic, batch, arriving=True)
+            if batch.lengths is not None:
+                check_no_padding(topic, batch)
+            rows = self._local(batch.receiver)
+            self._check_ids(topic, "sender", batch.sender)
+            if topic.vocabulary is PUBLIC_ID:
+                self._check_ids(topic, "public id", batch.body, devices_only=True)
+            self.ledger.received(topic, rows, batch)
+        self.ledger.close_round()
+        return inbox
+
+    def drive(self, program: Program[Result], connection: Connection) -> Result:
+        """Run a program over a connection until it returns."""
+
+        def swapped(outbox: Outbox) -> Inbox:
+            inbox = connection.swap(self.check_outgoing(outbox))
+            return self.check_incoming(outbox.topic, inbox)
+
+        return run_alone(program, swapped)
+
+    def _local(self, ids: Ints) -> Ints:
+        """Rows of the hosted participants with these ids; raises for anybody else."""
+        if self.shard is not None:
+            return self.shard.local(ids)
+        if not within(ids, COORDINATOR, COORDINATOR + 1):
+            raise NotHosted("the coordinator hosts no device")
+        return np.zeros(len(ids), np.int64)
+
+    def _check_ids(self, topic: Topic, what: str, ids: Ints, *, devices_only: bool = False) -> None:
+        """Raise unless `ids` take part in rounds of this topic; `devices_only`: are devices."""
+        if self.shard is not None:  # the coordinator does not know how many devices there are
+            least = COORDINATOR if topic.coordinator and not devices_only else 0
+            if not within(ids, least, self.shard.total):
+                raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
+
+
+class RunningProgram(Generic[Result]):
+    """A running program, its endpoint, and the outbox it waits with."""
+
+    def __init__(self, program: Program[Result], endpoint: Endpoint) -> None:
+        self._program = program
+        self._endpoint = endpoint
+        self.finished = False
+        self.result: Result
+        self.outbox: Outbox
+        self._advance(None)
+
+    def take(self) -> Outbox:
+        """The outbox, to be carried; it is not kept here while the answer is worked on."""
+        outbox, self.outbox = self.outbox, self.outbox.topic.nothing()
+        return outbox
+
+    def resume(self, inbox: Inbox) -> None:
+        """Deliver an inbox and run until the next outbox."""
+        self._advance(self._endpoint.check_incoming(self.outbox.topic, inbox))
+
+    def _advance(self, inbox: Inbox | None) -> None:
+        try:
+            outbox = next(self._program) if inbox is None else self._program.send(inbox)
+        except StopIteration as stop:
+            self.finished = True
+            self.result = stop.value
+        else:
+            self.outbox = self._endpoint.check_outgoing(outbox)
+
+
+# Loops that advance a program: to its end at once, or with its rounds changed on their way.
+
+
+def run_alone(program: Program[Result], answer: Callable[[Outbox], Inbox]) -> Result:
+    """Run a program to its end; every round is answered at once."""
+    inbox: Inbox | None = None
+    while True:
+        try:
+            outbox = next(program) if inbox is None else program.send(inbox)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        inbox = answer(outbox)
+
+
+def played(
+    program: Program[Result],
+    play: Callable[[Outbox], Program[Inbox]],
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Program[Result]:
+    """Return a program whose rounds another one plays.
+
+    Args:
+        play: from an outbox to a program of any rounds that returns the inbox.
+        within: makes the context in which the program runs from one round to the next.
+    """
+    inbox: Inbox | None = None
+    while True:
+        with within():
+            try:
+                outbox = next(program) if inbox is None else program.send(inbox)
+            except StopIteration as stop:
+                result: Result = stop.value
+                return result
+        inbox = yield from play(outbox)
+
+
+def unchanged(outbox: Outbox) -> Program[Inbox]:
+    """Play a round as it is."""
+    return (yield outbox)
+
+
+def changed(program: Program[Result], change: Callable[[Outbox], Outbox]) -> Program[Result]:
+    """Return the same program with other outboxes."""
+    return played(program, lambda outbox: unchanged(change(outbox)))
+
+
+# The form of messages: types, shapes, words, ε, and no padding.
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
@@ -103,7 +294,7 @@ def check_no_padding(topic: Topic, batch: Batch) -> None:
 
 
 def check_common(topic: Topic, rows: Ints, batch: Batch) -> None:
-    """Check that each sender tells all its receivers of the round the same, at the same ε.
+    """Check that each sender sends the same to all its receivers of the round, at the same ε.
 
     Args:
         rows: [messages] positions of the senders.
@@ -132,197 +323,3 @@ def _as_bits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.ndim == 1:
         return np.ascontiguousarray(values).view(f"u{values.itemsize}")
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
-
-
-# Loops that advance a program: to its end at once, or with its rounds changed on their way.
-
-Result = TypeVar("Result")
-
-
-def run_alone(program: "Program[Result]", answer: Callable[[Outbox], Inbox]) -> Result:
-    """Run a program to its end; every round is answered at once."""
-    inbox: Inbox | None = None
-    while True:
-        try:
-            outbox = next(program) if inbox is None else program.send(inbox)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-        inbox = answer(outbox)
-
-
-def played(
-    program: "Program[Result]",
-    play: "Callable[[Outbox], Program[Inbox]]",
-    within: Callable[[], AbstractContextManager[object]] = nullcontext,
-) -> "Program[Result]":
-    """Return a program whose rounds another one plays.
-
-    Args:
-        play: from an outbox to a program of any rounds that returns the inbox.
-        within: makes the context in which the program runs from one round to the next.
-    """
-    inbox: Inbox | None = None
-    while True:
-        with within():
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration as stop:
-                result: Result = stop.value
-                return result
-        inbox = yield from play(outbox)
-
-
-def unchanged(outbox: Outbox) -> "Program[Inbox]":
-    """Play a round as it is."""
-    return (yield outbox)
-
-
-def changed(program: "Program[Result]", change: Callable[[Outbox], Outbox]) -> "Program[Result]":
-    """Return the same program with other outboxes."""
-    return played(program, lambda outbox: unchanged(change(outbox)))
-
-
-# The endpoint: the only way from a shard to a transport. It checks and counts every message.
-#
-# It trusts nobody: neither the program behind it nor the transport in front of it. Doors, ε and
-# releases that must be the same for all receivers are checked on the way out; ids, the form of
-# bodies and counts both ways. All of it is computed from the arrays that travel.
-
-Program = Generator[Outbox, Inbox, Result]
-"""A program: it yields what its devices send in a round and is resumed with what they receive.
-
-It cannot tell which transport moves its messages, and no transport looks inside it.
-"""
-
-EVERY_DOOR = frozenset(Door)
-
-
-def idle_program() -> Program[None]:
-    """The program of a coordinator that neither sends nor receives anything."""
-    yield from ()
-
-
-class Connection(Protocol):
-    """One party's connection to a transport, for parties that live in processes of their own."""
-
-    def swap(self, outbox: Outbox) -> Inbox:
-        """Send what this party sends, wait until the round is complete, return what arrived."""
-        ...
-
-
-class Endpoint:
-    """Checks and counts what enters and leaves one shard (or the coordinator).
-
-    Args:
-        shard: the hosted devices; None for the coordinator.
-        doors: protections (`Door`) behind which messages may leave.
-        ideal: topics on which an ideal backend may send plaintext, while the ledger books the cost
-            of the secure protocol. A run with secure backends permits none.
-    """
-
-    def __init__(
-        self,
-        shard: Shard | None,
-        doors: Collection[Door] = EVERY_DOOR,
-        ideal: Collection[Topic] = (),
-    ) -> None:
-        self.shard = shard
-        self.ledger = Ledger(shard, ideal)
-        self._doors = frozenset(doors)
-
-    def check_outgoing(self, outbox: Outbox) -> Outbox:
-        """Check and count an outbox on its way out; returns what travels."""
-        topic, given = outbox.topic, outbox.batch
-        if not given.sender.size:
-            return Outbox(topic, topic.no_messages, outbox.awaits, outbox.check)
-        if topic.door not in self._doors:
-            raise DoorClosed(
-                f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
-                f"which this profile keeps shut: {topic.learns}"
-            )
-        # A fresh batch: attributes that the caller added cannot travel.
-        batch = Batch(given.sender, given.receiver, given.body, given.epsilon, given.lengths)
-        check_form(topic, batch)
-        rows = self._local(batch.sender)
-        self._check_ids(topic, "receiver", batch.receiver)
-        if topic.vocabulary is PUBLIC_ID:
-            self._check_ids(topic, "public id", batch.body, devices_only=True)
-        if batch.lengths is not None:
-            batch = batch.packed()
-        if topic.common:
-            check_common(topic, rows, batch)
-        self.ledger.sent(topic, rows, batch)
-        return Outbox(topic, batch, outbox.awaits, outbox.check)
-
-    def check_incoming(self, topic: Topic, inbox: Inbox) -> Inbox:
-        """Check and count an inbox on its way in."""
-        batch = inbox.batch
-        if batch.messages:
-            check_form(topic, batch, arriving=True)
-            if batch.lengths is not None:
-                check_no_padding(topic, batch)
-            rows = self._local(batch.receiver)
-            self._check_ids(topic, "sender", batch.sender)
-            if topic.vocabulary is PUBLIC_ID:
-                self._check_ids(topic, "public id", batch.body, devices_only=True)
-            self.ledger.received(topic, rows, batch)
-        self.ledger.close_round()
-        return inbox
-
-    def drive(self, program: Program[Result], connection: Connection) -> Result:
-        """Run a program over a connection until it returns."""
-
-        def swapped(outbox: Outbox) -> Inbox:
-            inbox = connection.swap(self.check_outgoing(outbox))
-            return self.check_incoming(outbox.topic, inbox)
-
-        return run_alone(program, swapped)
-
-    def _local(self, ids: Ints) -> Ints:
-        """Rows of the hosted parties with these ids; raises for anybody else."""
-        if self.shard is not None:
-            return self.shard.local(ids)
-        if not within(ids, COORDINATOR, COORDINATOR + 1):
-            raise NotHosted("the coordinator hosts no device")
-        return np.zeros(len(ids), np.int64)
-
-    def _check_ids(self, topic: Topic, what: str, ids: Ints, *, devices_only: bool = False) -> None:
-        """Raise unless `ids` take part in rounds of this topic; `devices_only`: are devices."""
-        if self.shard is not None:  # the coordinator does not know how many devices there are
-            least = COORDINATOR if topic.coordinator and not devices_only else 0
-            if not within(ids, least, self.shard.total):
-                raise ProtocolError(f"topic {topic.name!r}: {what} out of range")
-
-
-# A running program and its endpoint, as every transport in a process advances it.
-
-
-class RunningProgram(Generic[Result]):
-    """A running program, its endpoint, and the outbox it waits with."""
-
-    def __init__(self, program: Program[Result], endpoint: Endpoint) -> None:
-        self._program = program
-        self._endpoint = endpoint
-        self.finished = False
-        self.result: Result
-        self.outbox: Outbox
-        self._advance(None)
-
-    def take(self) -> Outbox:
-        """The outbox, to be carried; it is not kept here while the answer is worked on."""
-        outbox, self.outbox = self.outbox, self.outbox.topic.nothing()
-        return outbox
-
-    def resume(self, inbox: Inbox) -> None:
-        """Deliver an inbox and run until the next outbox."""
-        self._advance(self._endpoint.check_incoming(self.outbox.topic, inbox))
-
-    def _advance(self, inbox: Inbox | None) -> None:
-        try:
-            outbox = next(self._program) if inbox is None else self._program.send(inbox)
-        except StopIteration as stop:
-            self.finished = True
-            self.result = stop.value
-        else:
-            self.outbox = self._endpoint.check_outgoing(outbox)

@@ -1,7 +1,7 @@
-"""The ledger of one party: what left and reached its devices, counted where it passed.
+"""The ledger of one participant: what left and reached its devices, counted where it passed.
 
-It sees only that party's messages: one entry when they leave, one when they arrive. The observer
-of a simulation adds the ledgers of all parties up (`lumos.exchange.observer`).
+It sees only that participant's messages: one entry when they leave, one when they arrive. The
+observer of a simulation adds the ledgers of all participants up (`lumos.exchange.observer`).
 """
 
 from collections.abc import Collection, Sequence
@@ -57,24 +57,22 @@ class Ledger:
 
     def sent(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that left, and the ε they spent. `rows`: positions of the senders."""
-        if topic in self.ideal:
-            self._clear.sent(topic, rows, batch.lengths)
-        else:
-            self._flows.sent(topic, rows, batch.lengths)
-            if self.shard is not None:
-                self._present.append(rows)
+        self._passing(topic, rows).sent(topic, rows, batch.lengths)
         if batch.epsilon is not None:
             spending = self._edge_spending if topic.about_edges else self._spending
             spending.add(rows, batch.receiver, batch.epsilon, common=topic.common)
 
     def received(self, topic: Topic, rows: Ints, batch: Batch) -> None:
         """Count messages that arrived. `rows`: positions of the receivers."""
+        self._passing(topic, rows).received(topic, rows, batch.lengths)
+
+    def _passing(self, topic: Topic, rows: Ints) -> Flows:
+        """Note who is present in the round; return the flows that count a topic."""
         if topic in self.ideal:
-            self._clear.received(topic, rows, batch.lengths)
-        else:
-            self._flows.received(topic, rows, batch.lengths)
-            if self.shard is not None:
-                self._present.append(rows)
+            return self._clear
+        if self.shard is not None:
+            self._present.append(rows)
+        return self._flows
 
     def close_round(self) -> None:
         """The round is over."""
@@ -100,24 +98,6 @@ class Ledger:
     def book_rounds(self, rows: Ints, rounds: int) -> None:
         """Book `rounds` further rounds in which the hosted devices `rows` take part."""
         _add_to_rows(self.device_rounds, [rows], rounds)
-
-    def answered(self, rows: Ints, slots: Ints, ways: int) -> None:
-        """Count answers of secret comparisons or scores between neighbours.
-
-        Args:
-            rows: [answers] position of the hosted device.
-            slots: [answers] slot of the peer.
-            ways: number of possible answers, 2 to 8.
-        """
-        self.answers.add(rows, slots, ways)
-
-    def answered_non_neighbours(self, rows: Ints, peers: Ints, ways: int) -> None:
-        """Count answers between devices that are no neighbours, for example candidates."""
-        self.answers.add_non_neighbours(rows, peers, ways)
-
-    def pair_bits(self, rows: Ints, slots: Ints, peers: Ints) -> Doubles:
-        """[pairs] bits that each pair has revealed so far; slot -1 for a non-neighbour."""
-        return self.answers.pair_bits(rows, slots, peers)
 
     def epsilon(self) -> tuple[Doubles, Doubles]:
         """[hosted] largest ε that each device spent on one receiver, and on all together.
@@ -149,7 +129,7 @@ class Ledger:
         return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
 
     def whole_state_dict(self) -> Arrays:
-        """Everything that is counted, for a party that may be restarted at any moment."""
+        """Everything that is counted, for a participant that may be restarted at any moment."""
         return {
             **{f"flows/{name}": counts for name, counts in self.state_dict().items()},
             **{f"answers/{name}": counts for name, counts in self.answers.state_dict().items()},
@@ -173,7 +153,7 @@ class Ledger:
         self.scores = int(state["scores"])
 
     def fits(self, state: dict[str, Ints]) -> bool:
-        """Whether `state` is one that this party can continue from."""
+        """Return whether this participant can continue from `state`."""
         sizes = {ROUND: 1, "|rounds": len(self.device_rounds)}
         flows = {prefix + flow for prefix in ("", _CLEAR) for flow in Booking._fields}
         for key in state.keys() - sizes.keys():

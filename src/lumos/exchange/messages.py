@@ -1,4 +1,10 @@
-"""Batches of messages: arrays, never one object per message."""
+"""Messages of a round: batches, outboxes, inboxes, and the topics and doors that declare them.
+
+A `Batch` is arrays, never one object per message. A participant sends an `Outbox` and receives an
+`Inbox`. Every message belongs to a `Topic`, which names its door, the shape of one message, and in
+words who learns what from it. Nothing can be sent without a topic, so the list of topics is the
+list of everything that leaves a device.
+"""
 
 import math
 from collections.abc import Callable
@@ -24,8 +30,8 @@ class Batch:
     """Messages of one topic and one round.
 
     Args:
-        sender: [messages] id of the sending party.
-        receiver: [messages] id of the receiving party.
+        sender: [messages] id of the sending participant.
+        receiver: [messages] id of the receiving participant.
         body: [messages, …] what is sent.
         epsilon: [messages] privacy spent by the sender, for topics of the door `release`.
         lengths: [messages] for topics of any width: how many bytes of each row are the message;
@@ -127,7 +133,7 @@ def _order(receiver: Ints, sender: Ints) -> Ints:
 
 
 def _counting_order(party: Ints, ids: int) -> Ints:
-    """[messages] positions by party, those of one party in their order: O(messages + ids)."""
+    """[messages] positions by participant, equal ones in their order: O(messages + ids)."""
     rows = np.arange(len(party) + 1, dtype=np.int32)
     columns = (party + 1).astype(np.int32)  # the coordinator is -1
     ones = np.ones(len(party), np.bool_)
@@ -176,7 +182,7 @@ CheckMessages = Callable[[Batch], None]
 
 
 class Outbox:
-    """What one party sends in one round.
+    """The messages that one participant sends in one round.
 
     Args:
         batch: the messages.
@@ -204,7 +210,7 @@ class Outbox:
 
 
 class Inbox:
-    """What one party receives in one round: messages by receiver, then sender.
+    """The messages that one participant receives in one round, by receiver, then sender.
 
     Args:
         batch: the messages; `sender`, `receiver` and `body` are its arrays.
@@ -222,11 +228,7 @@ class Inbox:
         self.quiet = quiet
 
 
-# Topics and doors: what may leave a device, and what protects it.
-#
-# Every message belongs to a topic. A topic names its door, the shape of one message, and in words
-# who learns what from it. Nothing can be sent without a topic, so the list of topics is the list of
-# everything that leaves a device.
+# Topics and doors.
 
 
 class Door(StrEnum):
@@ -261,7 +263,7 @@ class Topic:
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: the coordinator's part in rounds of this topic: it `receives` from devices,
             `sends` to them, or `both`, beside messages between devices; empty: it has none.
-        common: release topics only: a device tells all receivers the same, so that those who
+        common: release topics only: a device sends the same to all receivers, so that those who
             collude learn no more than each of them.
         about_edges: release topics only: the message is a function of what the device received and
             of nothing of its own, so its ε is about edges and degrees, and counted apart.
@@ -319,9 +321,10 @@ class Topic:
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
     ) -> Outbox:
-        """An outbox of this topic. An integer body is one word for all messages.
+        """Return an outbox of this topic. An integer body is one word for all messages.
 
         Args:
+            lengths: [messages] bytes of each, for a topic of any width.
             awaits, check: see `Outbox`.
         """
         if not isinstance(body, int):
@@ -338,18 +341,37 @@ class Topic:
         rows = shard.owner[slots]
         return self.send(shard.ids_of(rows), shard.neighbours[slots], body)
 
-    def to_coordinator(self, shard: Shard, rows: Ints, body: npt.NDArray[Any] | int) -> Outbox:
-        """An outbox with a message from each of the hosted devices `rows` to the coordinator."""
+    def to_coordinator(
+        self,
+        shard: Shard,
+        rows: Ints,
+        body: npt.NDArray[Any] | int,
+        *,
+        lengths: Ints | None = None,
+    ) -> Outbox:
+        """Return an outbox with a message from each hosted device of `rows` to the coordinator.
+
+        Args:
+            lengths: [rows] bytes of each, for a topic of any width; whole rows by default.
+        """
         if not self.coordinator:
             raise ProtocolError(f"topic {self.name!r}: the coordinator takes no part")
-        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body)
+        lengths = self.whole_rows(body) if lengths is None else lengths
+        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body, lengths=lengths)
 
     def from_coordinator(self, receiver: Ints, body: npt.NDArray[Any] | int) -> Outbox:
-        """The coordinator's outbox, with a message to each of `receiver`."""
-        return self.send(_coordinator(len(receiver)), receiver, body)
+        """Return the coordinator's outbox, with a message to each of `receiver`, a whole row."""
+        lengths = self.whole_rows(body)
+        return self.send(_coordinator(len(receiver)), receiver, body, lengths=lengths)
+
+    def whole_rows(self, body: npt.NDArray[Any] | int) -> Ints | None:
+        """Return [messages] the bytes of rows without padding; None for a topic of one size."""
+        if self.shape is not None or isinstance(body, int):
+            return None
+        return np.full(len(body), body.shape[1])
 
     def nothing(self) -> Outbox:
-        """An outbox without messages: this party has nothing to say in this round."""
+        """Return an outbox without messages: this participant sends nothing in this round."""
         return self._nothing
 
     @cached_property
@@ -358,7 +380,7 @@ class Topic:
 
     @cached_property
     def silence(self) -> Inbox:
-        """What everybody gets when nobody sent anything."""
+        """The inbox of everybody when nobody sent anything."""
         return Inbox(self.no_messages, quiet=True)
 
     @cached_property

@@ -1,14 +1,14 @@
-"""What the observer of a simulation gathers from shards, wherever they are hosted.
+"""The observer of a simulation: it gathers results from shards, and adds their ledgers up.
 
 No program has it, and no device could: it is how a simulation writes down its results. Where all
 shards live in one process, gathering is nothing; between ranks, rows travel to the first rank, and
-nobody else sees what others have.
+nobody else sees what others have. `LedgerReport` is the sum of all ledgers.
 """
 
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from lumos.crypto.groups import NO_GROUP
 from lumos.device.shard import COORDINATOR
 from lumos.display import DISPLAYS, frame_of_rows
 from lumos.errors import UsageError
-from lumos.exchange.counts import ANSWER_BITS, Booking, FlowsByTopic
+from lumos.exchange.counts import ANSWER_BITS, Booking
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.ranks.world import LANES, NOTHING, Arrived, Sending, SwapKind, World
@@ -33,11 +33,11 @@ class Observer(Protocol):
 
     @property
     def first(self) -> bool:
-        """Whether this process gets what is gathered."""
+        """True in the process that gets what is gathered."""
         ...
 
     def gather(self, name: str, parts: Sequence[Arrays]) -> list[Arrays]:
-        """The arrays of all shards, in their order; elsewhere than at the first rank, nothing.
+        """Return the arrays of all shards, in their order; elsewhere than at the first rank, none.
 
         Args:
             name: what is gathered; the same at all ranks.
@@ -46,7 +46,7 @@ class Observer(Protocol):
         ...
 
     def scatter(self, name: str, parts: Sequence[Arrays] | None) -> list[Arrays] | None:
-        """What the first rank has for each shard, at the process that hosts it.
+        """Return what the first rank has for each shard, at the process that hosts it.
 
         Args:
             name: what is scattered; the same at all ranks.
@@ -56,11 +56,11 @@ class Observer(Protocol):
         ...
 
     def add(self, name: str, counts: Ints) -> Ints:
-        """[n] the sums over all ranks, at every rank."""
+        """Return [n] the sums over all ranks, at every rank."""
         ...
 
     def differs(self, name: str, digest: bytes) -> bool:
-        """Whether the digests of two ranks differ; the same answer at every rank.
+        """Return whether the digests of two ranks differ; the same answer at every rank.
 
         Args:
             name: what is compared; the same at all ranks.
@@ -99,7 +99,7 @@ class AcrossRanks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0."""
+        """True at rank 0."""
         return self._world.first
 
     def gather(self, name: str, parts: Sequence[Arrays]) -> list[Arrays]:
@@ -134,7 +134,7 @@ class AcrossRanks:
         return sum((lanes[0].body.view(np.int64) for lanes in received or []), np.zeros_like(mine))
 
     def differs(self, name: str, digest: bytes) -> bool:
-        """Every rank tells all others."""
+        """Compare the digests of all ranks, at every rank."""
         world = self._world
         mine = np.frombuffer(digest, np.uint8).copy()
         sending = Sending(len(mine), 1, mine)
@@ -169,7 +169,7 @@ def _unpacked(received: Arrived) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-# The observer's report: the ledgers of all parties added up. Simulation only.
+# The sum of all ledgers.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,14 +183,14 @@ class TopicLine:
     bytes: int
     """Bytes of their bodies; a transport's own headers are not counted."""
     learns: str
-    """Who learns what from it."""
+    """Participants that learn from it, and what they learn, in one sentence."""
     ideal: bool
     """True when an ideal backend booked these messages by formula."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LedgerReport:
-    """The ledgers of all parties added up, by the observer of a simulation."""
+    """The ledgers of all participants added up, by the observer of a simulation."""
 
     messages: int
     """Messages delivered, over all devices and the coordinator."""
@@ -203,7 +203,7 @@ class LedgerReport:
     scores: int = 0
     """Link scores carried out."""
     comparison_bits: float
-    """What answers of comparisons and scores could tell: log2 of the possible ones each."""
+    """Bits that answers of comparisons and scores can reveal: log2 of the possible ones each."""
     comparison_lengths: tuple[int, ...]
     """Public bit lengths ℓ of the compared values."""
     group: str = NO_GROUP
@@ -302,7 +302,7 @@ class LedgerReport:
 
 
 def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
-    """Add the ledgers of all parties up.
+    """Add the ledgers of all participants up.
 
     Args:
         ledgers: one per shard, and the coordinator's.
@@ -316,12 +316,8 @@ EPSILONS = ("device_epsilon", "device_epsilon_collusion", "device_edge_epsilon")
 
 
 def ledger_part(ledger: Ledger) -> Arrays:
-    """What the observer reads from one ledger: arrays by device and pair, and counts as text."""
+    """Read one ledger for the observer: arrays by device and pair, and counts as text."""
     flows, hosted = ledger.flows(), ledger.shard is not None
-    by_topic: dict[str, dict[str, int]] = {}
-    clear: dict[str, dict[str, int]] = {}
-    _add_totals(by_topic, flows)
-    _add_totals(clear, ledger.clear_flows())
     size = len(ledger.device_rounds)
     part: Arrays = {"devices": ledger.shard.devices if ledger.shard else np.array([COORDINATOR])}
     for name in Booking._fields:
@@ -336,8 +332,8 @@ def ledger_part(ledger: Ledger) -> Arrays:
     part |= dict(zip(EPSILONS, epsilon, strict=True))
     part["pairs"], part["pair_bits"] = ledger.answers.pairs()
     counts = {
-        "topics": by_topic,
-        "clear": clear,
+        "topics": _totals([flows]),
+        "clear": _totals([ledger.clear_flows()]),
         "ideal": sorted(topic.name for topic in ledger.ideal),
         "round": ledger.round,
         "answers": {str(ways): count for ways, count in ledger.answers.totals().items()},
@@ -350,7 +346,7 @@ def ledger_part(ledger: Ledger) -> Arrays:
 
 
 def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
-    """The report, from what `ledger_part` read from the ledgers of all parties.
+    """Return the report, from what `ledger_part` read from the ledgers of all participants.
 
     Args:
         parts: one per shard, and the coordinator's.
@@ -358,8 +354,8 @@ def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
     """
     every = [json.loads(str(part["counts"])) for part in parts]
     ideal = {name for counts in every for name in counts["ideal"]}
-    by_topic = _joined_totals([counts["topics"] for counts in every])
-    clear = _joined_totals([counts["clear"] for counts in every])
+    by_topic = _totals([counts["topics"] for counts in every])
+    clear = _totals([counts["clear"] for counts in every])
     topics = {
         name: _line(TOPICS[name], totals, name in ideal)
         for name, totals in sorted(by_topic.items())
@@ -398,7 +394,7 @@ def add_up_parts(parts: Sequence[Arrays], total: int) -> LedgerReport:
 
 
 def _of_pairs(parts: Sequence[Arrays], every: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What answers revealed. Both ends counted each answer, the smaller id each pair."""
+    """Add up what answers revealed. Both ends count each answer, the smaller id each pair."""
     answers = dict.fromkeys(ANSWER_BITS, 0)
     for counts in every:
         for ways, count in counts["answers"].items():
@@ -424,25 +420,19 @@ def _of_pairs(parts: Sequence[Arrays], every: Sequence[dict[str, Any]]) -> dict[
     }
 
 
-def _joined_totals(every: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+def _totals(parts: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
+    """Add up counts by topic and field of `Booking`; counts are numbers or arrays."""
     totals: dict[str, dict[str, int]] = {}
-    for by_topic in every:
+    for by_topic in parts:
         for name, of_topic in by_topic.items():
             of_name = totals.setdefault(name, dict.fromkeys(Booking._fields, 0))
-            for flow, count in of_topic.items():
-                of_name[flow] += count
+            for flow, counts in of_topic.items():
+                of_name[flow] += int(np.sum(counts))
     return totals
 
 
-def _add_totals(totals: dict[str, dict[str, int]], flows: FlowsByTopic) -> None:
-    for name, of_topic in flows.items():
-        of_name = totals.setdefault(name, dict.fromkeys(Booking._fields, 0))
-        for flow, counts in of_topic.items():
-            of_name[flow] += int(counts.sum())
-
-
 def _control_bits(topic: Topic, total: int) -> float:
-    """Bits that one control message can tell; a single word still tells that it was sent."""
+    """Return the bits of one control message; a single word still reveals that it was sent."""
     ways = total if topic.vocabulary is PUBLIC_ID else len(topic.vocabulary)
     return max(1.0, math.log2(ways))
 

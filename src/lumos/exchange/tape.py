@@ -1,4 +1,4 @@
-"""What passed over a transport, recorded for an auditor.
+"""Tapes: what passed over a transport, recorded for an auditor.
 
     with recording() as tape:
         run = lumos.train(graph, transport="recording")
@@ -26,7 +26,7 @@ from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Ints
 
 Keep = Callable[[Topic, Batch], Batch | None]
-"""Which messages of a round a tape keeps; their traffic is counted in any case."""
+"""A choice of the messages of a round that a tape keeps; traffic is counted in any case."""
 
 
 class Passed(NamedTuple):
@@ -40,7 +40,7 @@ class Passed(NamedTuple):
     batch: Batch
     """By receiver, then sender; those that the tape keeps."""
     clear: bool
-    """Whether an ideal backend sent them in the clear, which real devices do not."""
+    """True if an ideal backend sent them in the clear, which real devices do not."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -165,9 +165,9 @@ class Tape:
         if self._replayed is None or not (batch.sender < 0).any():
             return batch
         place = (exchange, round_, topic)
-        said = [one.batch for one in self._replayed.passed if one[:3] == place]
+        sent = [one.batch for one in self._replayed.passed if one[:3] == place]
         rows = np.flatnonzero(batch.sender < 0)
-        old = said[0].take(np.flatnonzero(said[0].sender < 0)) if said else None
+        old = sent[0].take(np.flatnonzero(sent[0].sender < 0)) if sent else None
         if (
             old is None
             or not np.array_equal(old.receiver, batch.receiver[rows])

@@ -1,12 +1,10 @@
-"""What a device releases: its features by the one-bit mechanism, or one symbol.
+"""Local differential privacy: releases of a device's features, or of one symbol such as a label.
 
 The order of the modules is the order in which features travel: `bounds` scales them by public
-bounds, `one_bit` is the mechanism alone (pure functions of ε, d, ρ and the bounds), `spread` deals
-elements over receivers, `release` does both for all devices of a shard, `wire` writes messages, and
-`recovered` holds the unbiased features at the receivers. `multibit_features` is LPGNN's mechanism,
-for the baselines. `mechanisms` has those for one symbol of k.
-`label_form` writes a label as one such symbol, and `label_draws` draws it once for life, at several
-levels of noise.
+bounds, `one_bit` is the mechanism, the release of all devices of a shard, and the unbiased features
+at the receivers, `wire` writes messages. `multibit` is LPGNN's mechanism, for the baselines.
+`mechanisms` has those for one symbol of k. `labels` writes a label as one such symbol, and draws it
+once for life, at several levels of noise.
 """
 
 from lumos.ldp.bounds import scaled

@@ -53,7 +53,7 @@ def scaled(
 
 
 def of_one_scale(features: Any) -> bool:
-    """Whether all features lie between -1 and 1."""
+    """Return whether all features lie between -1 and 1."""
     sparse: bool = issparse(features)
     values = np.asarray(features.data if sparse else features)
     return bool(values.min(initial=0) >= -1 and values.max(initial=0) <= 1)

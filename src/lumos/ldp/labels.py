@@ -1,4 +1,4 @@
-"""How a label is written as one value, and how likely each value is at each level of noise.
+"""Labels as one released value: its form, and draws at several levels of noise.
 
     krr     the label itself: places = 1, base = k
     digits  one digit of the label in base b, at a place drawn at random: place · b + digit
@@ -82,14 +82,14 @@ class LabelForm:
         return places * self.base + self._digits(labels, places)
 
     def agrees(self, classes: Ints, values: Ints) -> Flags:
-        """Whether a class has the digit that a value names; shapes broadcast.
+        """Return whether a class has the digit that a value names; shapes broadcast.
 
         R[c, s] has two values in each column s: the larger one where c agrees with s.
         """
         return np.equal(self._digits(classes, values // self.base), values % self.base)
 
     def other(self, epsilon: float) -> int:
-        """q · 2^32 of a digit: whole randomness, the mechanism's own; 0 for ε = ∞.
+        """Return q · 2^32 of a digit, a whole number, as the mechanism has it; 0 for ε = ∞.
 
         Raises:
             UsageError: ε is not above 0, or too small for randomness of 32 bits.
@@ -160,8 +160,8 @@ def merged(form: LabelForm, epsilon: float, values: Ints, groups: Ints) -> tuple
 #     P(x | above, below) ∝ K(above → x) · K(x → below)
 #
 # which is a first draw, a degradation, a refinement whose degradation the earlier draw is, or a
-# level in between. What it must never be is an earlier random bit with another threshold: where two
-# such draws differ, the second one *is* the label (a test shows it).
+# level in between. What it must never be is an earlier random word with another threshold: where
+# two such draws differ, the second one *is* the label (a test shows it).
 #
 # Guarantee: whoever sees all draws of a label, at all levels, in all runs, and chose the levels one
 # after another from what was seen before, learns no more than from ỹ(ε_max). For any two labels the
@@ -169,11 +169,11 @@ def merged(form: LabelForm, epsilon: float, values: Ints, groups: Ints) -> tuple
 # label, another number of classes or another form is drawn independently, and its ε is added.
 # *When* a label changed is not protected: two different draws at one level prove it. Adversary:
 # everybody but the device itself, with any knowledge beside the device's secret randomness, which
-# are the only assumption (see `lumos.device.randomness`).
+# is the only assumption (see `lumos.device.randomness`).
 #
 # Exactness: probabilities are ratios of whole numbers, rounded to multiples of 2^-128. None that is
 # above 0 is below 2^-64, so a draw that reads the label is off by a factor of at most 1 ± 2^-63.
-# The randomness of one level are rounded so that p/q ≤ e^ε/(1 + 2^-49) (`randomness_of_other`),
+# The probabilities of one level are rounded so that p/q ≤ e^ε/(1 + 2^-49) (`randomness_of_other`),
 # which covers 2,048 increases of ε_max: up to there the bound e^ε_max holds exactly. Other draws do
 # not read the label, so their rounding costs nothing.
 
@@ -249,9 +249,8 @@ def check_levels(form: LabelForm, epsilons: Sequence[float]) -> None:
 class LabelDraws:
     """The labels of some devices, and their draws at all levels so far.
 
-    A label is read only for a level above all earlier ones. Randomness have a name of their own for
-    each level and each label that a device ever had, so none is used twice, whatever secrets they
-    have.
+    A label is read only for a level above all earlier ones. Randomness has a name of its own for
+    each level and each label that a device ever had, so none is used twice, whatever its secret.
     """
 
     form: LabelForm
@@ -265,13 +264,13 @@ class LabelDraws:
     levels: dict[float, Ints] = field(default_factory=dict, repr=False)
     """Earlier draws by ε: [devices] values, -1 where a device has none. `at` adds to it."""
     classes: str = ""
-    """What else tells these classes from others of the same number, e.g. a digest of names."""
+    """A text that names these classes among others of the same number, e.g. a digest of names."""
 
     @staticmethod
     def first(
         form: LabelForm, labels: Ints, randomness: PrivateRandomness, rows: Ints
     ) -> "LabelDraws":
-        """Of devices that have drawn nothing yet."""
+        """Return the draws of devices that have drawn nothing yet."""
         return LabelDraws(
             form=form, labels=labels, randomness=randomness, rows=rows, changes=np.zeros_like(rows)
         )
@@ -288,7 +287,7 @@ class LabelDraws:
         return np.stack([self.levels[epsilon] for epsilon in epsilons])
 
     def has(self, *epsilons: float) -> bool:
-        """Whether all devices have drawn at these levels."""
+        """Return whether all devices have drawn at these levels."""
         nothing = np.full(len(self.labels), -1)
         return all((self.levels.get(epsilon, nothing) >= 0).all() for epsilon in epsilons)
 
@@ -376,8 +375,7 @@ def _under(randomness: Words, part: int, total: int) -> Flags:
 
 
 def _share(randomness: Words, many: Ints) -> Ints:
-    """[devices] uniform numbers below `many`, at most 2^16: random bit · many / 2^128, rounded
-    down."""
+    """[devices] uniform numbers below `many`, at most 2^16: words · many / 2^128, rounded down."""
     carry = np.zeros(len(randomness), np.int64)
     for word in (3, 2, 1, 0):
         carry = (randomness[:, word].astype(np.int64) * many + carry) >> 32

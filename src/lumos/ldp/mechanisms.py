@@ -1,4 +1,12 @@
-"""Messages that carry one number below a public limit, little-endian in one byte or two."""
+"""Mechanisms that release one symbol of k under ε-LDP.
+
+    krr     randomized response: the symbol itself, or any other one
+    digits  randomized response on one digit of the symbol's number, at a random place
+
+A device releases one symbol once, the same to all receivers, so ε does not grow with their number
+or their collusion. Random words are whole numbers below 2^32, and probabilities are whole multiples
+of 2^-32, rounded so that the ratio for any two symbols is at most e^ε exactly.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,61 +19,14 @@ import numpy as np
 from lumos.errors import ProtocolError, UsageError, one_of
 from lumos.typing import Bytes, Doubles, Ints, Words
 
-
-def number_width(limit: int) -> int:
-    """Bytes of a number below `limit`, which is at most 2^16."""
-    return 1 if limit <= 256 else 2
-
-
-def write_numbers(numbers: Ints, width: int) -> Bytes:
-    """[messages, width] the bytes of each number."""
-    columns = [(numbers >> (8 * place)) & 0xFF for place in range(width)]
-    return np.stack(columns, axis=1).astype(np.uint8)
-
-
-def read_numbers(messages: Bytes, limit: int) -> Ints:
-    """[messages] the number that each message carries.
-
-    Raises:
-        ProtocolError: it is not below `limit`.
-    """
-    numbers = np.zeros(len(messages), np.int64)
-    for place in range(messages.shape[1]):
-        numbers |= messages[:, place].astype(np.int64) << (8 * place)
-    if len(numbers) and numbers.max() >= limit:
-        raise ProtocolError("a released symbol is out of range")
-    return numbers
-
-
-def one_hot(messages: Bytes, limit: int) -> Doubles:
-    """[messages, limit] 1 in the column that each message names.
-
-    Raises:
-        ProtocolError: a message names none.
-    """
-    numbers = read_numbers(messages, limit)
-    rows = np.zeros((len(numbers), limit))
-    rows[np.arange(len(numbers)), numbers] = 1
-    return rows
-
-
-# One symbol of k under ε-LDP, by one of two mechanisms.
-#
-#     krr     randomized response: the symbol itself, or any other one
-#     digits  randomized response on one digit of the symbol's number, at a random place
-#
-# A device releases one symbol once, the same to all receivers, so ε does not grow with their number
-# or their collusion. Randomness are whole numbers below 2^32, and probabilities are whole numbers
-# of randomness, rounded so that the ratio for any two symbols is at most e^ε exactly.
-
 AUTO = "auto"
 """krr, or digits where they keep more bits."""
 BETTER = 1.05
-"""How many times the bits of krr make `auto` take digits."""
+"""The multiple of the bits of krr from which `auto` takes digits."""
 LARGEST = 1 << 16
 """Most symbols: one of them fits two bytes."""
 COIN = 1 << 32
-"""Values of one random bit, a uniform 32-bit word."""
+"""Number of values of one random word of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +45,17 @@ class Mechanism(ABC):
     name: ClassVar[str]
     """As in `MECHANISMS`."""
     values: ClassVar[tuple[str, str]] = ("the true symbol", "each other symbol")
-    """What p and q are probabilities of, for tables."""
+    """Names of the events with probabilities p and q, for tables."""
 
     @property
     @abstractmethod
     def truth(self) -> int:
-        """p · 2^32: randomness that make a message support the true value."""
+        """p · 2^32: values of a word that make a message support the true value."""
 
     @property
     @abstractmethod
     def other(self) -> int:
-        """q · 2^32: randomness that make a message support one particular other value."""
+        """q · 2^32: values of a word that make a message support one particular other value."""
 
     @property
     @abstractmethod
@@ -103,7 +64,7 @@ class Mechanism(ABC):
 
     @property
     def alphabet(self) -> int:
-        """Columns of `read`; k unless the mechanism says otherwise."""
+        """Columns of `read`; k unless the mechanism has others."""
         return self.size
 
     @property
@@ -148,12 +109,12 @@ class Mechanism(ABC):
         """Mutual information of a message and a uniform symbol, in bits; 0 where p ≤ q."""
 
     def parameters(self) -> dict[str, int]:
-        """What else the mechanism derives from k and ε, by name, for `lumos budget`."""
+        """Return further numbers that follow from k and ε, by name, for `lumos budget`."""
         return {}
 
 
 def randomness_of_other(epsilon: float, others: int = 1) -> int:
-    """2^32/(e^ε + others), rounded up: the fewest randomness that one other value may have."""
+    """Return 2^32/(e^ε + others), rounded up: the fewest words that one other value may have."""
     share = COIN / (math.exp(min(epsilon, 700.0)) + others)
     return math.floor(share * (1 + 2.0**-48)) + 1  # above it, whatever floats have rounded
 
@@ -170,7 +131,7 @@ class RandomizedResponse(Mechanism):
 
     @property
     def truth(self) -> int:
-        """p · 2^32: all randomness that no other symbol has."""
+        """p · 2^32: all words that no other symbol has."""
         return COIN - (self.size - 1) * self.other
 
     @property
@@ -183,7 +144,7 @@ class RandomizedResponse(Mechanism):
         return write_numbers(self.randomize(symbols, randomness[:, 0]), self.width)
 
     def randomize(self, symbols: Ints, randomness: Words) -> Ints:
-        """[devices] the symbols that leave, for randomness [devices]."""
+        """Return [devices] the symbols that leave, for words [devices]."""
         step = randomness.astype(np.int64) // self.other  # which of the others, if any
         lies = step < self.size - 1
         return np.where(lies, (symbols + 1 + step) % self.size, symbols)
@@ -261,7 +222,7 @@ class Digits(Mechanism):
         return self.places * other * (1 - other) / (truth - other) ** 2
 
     def information(self) -> float:
-        """Bits that a digit at a random place tells of a uniform symbol."""
+        """Return the bits that a digit at a random place reveals of a uniform symbol."""
         return self._information_with(self.places)
 
     def _information_with(self, places: int) -> float:
@@ -269,7 +230,7 @@ class Digits(Mechanism):
         base = _base(self.size, places)
         digit = RandomizedResponse(base, self.epsilon)
         truth, other = digit.truth / COIN, digit.other / COIN
-        if not other < truth:  # randomness of 32 bits cannot tell so many digits apart
+        if not other < truth:  # words of 32 bits cannot tell so many digits apart
             return 0.0
         noise = digit.entropy()
         total, numbers = 0.0, np.arange(self.size)
@@ -280,7 +241,7 @@ class Digits(Mechanism):
         return total / places
 
     def parameters(self) -> dict[str, int]:
-        """How a symbol is written."""
+        """Return the number of digits of a symbol, and their base."""
         return {"places": self.places, "base": self.base}
 
 
@@ -329,3 +290,43 @@ def _best(size: int, epsilon: float) -> Mechanism:
     """Return the mechanism that keeps most bits."""
     krr, digits = RandomizedResponse(size, epsilon), Digits(size, epsilon)
     return digits if digits.information() > BETTER * krr.information() else krr
+
+
+# Messages that carry one number below a public limit, little-endian in one byte or two.
+
+
+def number_width(limit: int) -> int:
+    """Bytes of a number below `limit`, which is at most 2^16."""
+    return 1 if limit <= 256 else 2
+
+
+def write_numbers(numbers: Ints, width: int) -> Bytes:
+    """[messages, width] the bytes of each number."""
+    columns = [(numbers >> (8 * place)) & 0xFF for place in range(width)]
+    return np.stack(columns, axis=1).astype(np.uint8)
+
+
+def read_numbers(messages: Bytes, limit: int) -> Ints:
+    """[messages] the number that each message carries.
+
+    Raises:
+        ProtocolError: it is not below `limit`.
+    """
+    numbers = np.zeros(len(messages), np.int64)
+    for place in range(messages.shape[1]):
+        numbers |= messages[:, place].astype(np.int64) << (8 * place)
+    if len(numbers) and numbers.max() >= limit:
+        raise ProtocolError("a released symbol is out of range")
+    return numbers
+
+
+def one_hot(messages: Bytes, limit: int) -> Doubles:
+    """[messages, limit] 1 in the column that each message names.
+
+    Raises:
+        ProtocolError: a message names none.
+    """
+    numbers = read_numbers(messages, limit)
+    rows = np.zeros((len(numbers), limit))
+    rows[np.arange(len(numbers)), numbers] = 1
+    return rows

@@ -1,4 +1,13 @@
-"""Drawing m of d coordinates without replacement, for mechanisms that release only some of them."""
+"""The multi-bit mechanism (Sajadmanesh and Gatica-Perez 2021): m of d features, one bit of each.
+
+A device draws m of its d features without replacement and releases one bit of each with ε/m; the
+others are not sent. Which features are drawn does not depend on their values, so the release is
+ε-LDP for the whole feature vector. The receiver rectifies:
+
+    x'' = d/m · (b - a)/2 · (e^(ε/m) + 1)/(e^(ε/m) - 1) · x* + (a + b)/2,   x* in {-1, 0, +1}
+
+which is unbiased: E[x''] = x. The one-bit mechanism is the case m = d.
+"""
 
 import math
 from typing import Any
@@ -10,49 +19,11 @@ from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.ldp.bounds import Features, within
 from lumos.ldp.one_bit import element_epsilon, recovery_scale, threshold
-from lumos.typing import Doubles, Floats, Ints
+from lumos.typing import Floats, Ints
 
 PER_BIT = 2.18
 """ε at which one more bit is worth more than a surer one (Sajadmanesh and Gatica-Perez 2021,
 Proposition 3.5)."""
-
-
-def sampled_features(epsilon: float, width: int) -> int:
-    """m = max(1, min(d, ⌊ε/2.18⌋)): the number of coordinates that keeps the variance least."""
-    return max(1, min(width, math.floor(min(epsilon, PER_BIT * width) / PER_BIT)))
-
-
-def draw_bounds(width: int, sampled: int) -> Ints:
-    """[m] d - m + 1 … d: what each draw of `distinct_columns` must lie below."""
-    return np.arange(width - sampled + 1, width + 1)
-
-
-def distinct_columns(draws: Ints, width: int) -> Ints:
-    """[rows, m] distinct columns below `width`: every set of m is equally likely.
-
-    Robert Floyd's algorithm: for j = d - m … d - 1 draw t from 0 … j, and take j where t is taken.
-
-    Args:
-        draws: [rows, m] t, uniform below `draw_bounds(width, m)`.
-        width: d.
-    """
-    sampled = draws.shape[1]
-    chosen = np.empty(draws.shape, np.int64)
-    for place, last in enumerate(range(width - sampled, width)):
-        taken = (chosen[:, :place] == draws[:, place, None]).any(axis=1)
-        chosen[:, place] = np.where(taken, last, draws[:, place])
-    return chosen
-
-
-# The multi-bit mechanism (Sajadmanesh and Gatica-Perez 2021): m of d features, one bit of each.
-#
-# A device draws m of its d features without replacement and releases one bit of each with ε/m; the
-# others are not sent. Which features are drawn does not depend on their values, so the release is
-# ε-LDP for the whole feature vector. The receiver rectifies:
-#
-#     x'' = d/m · (b - a)/2 · (e^(ε/m) + 1)/(e^(ε/m) - 1) · x* + (a + b)/2,   x* in {-1, 0, +1}
-#
-# which is unbiased: E[x''] = x. The one-bit mechanism is the case m = d.
 
 _ROWS = 1 << 22  # randomness that are tossed at a time
 
@@ -108,31 +79,6 @@ def rectify_scale(
     return width / m * float(recovery_scale(epsilon / m, low, high))
 
 
-def rectified(
-    released: "csr_array[np.int8, tuple[int, int]]",
-    epsilon: float,
-    *,
-    low: float = 0.0,
-    high: float = 1.0,
-    sampled: int | None = None,
-) -> Doubles:
-    """[devices, d] unbiased estimates of the features, dense."""
-    scale = rectify_scale(epsilon, released.shape[1], low, high, sampled)
-    estimates: Doubles = scale * released.toarray().astype(np.float64) + (low + high) / 2
-    return estimates
-
-
-def rectified_variance(
-    features: Doubles, epsilon: float, low: float, high: float, sampled: int | None = None
-) -> Doubles:
-    """Var[x''] = m/d · scale² - (x - (a + b)/2)²: x* is ±1 with chance m/d, else 0."""
-    width = features.shape[-1]
-    m = sampled_features(epsilon, width) if sampled is None else sampled
-    scale = rectify_scale(epsilon, width, low, high, m)
-    variance: Doubles = m / width * scale**2 - (features - (low + high) / 2) ** 2
-    return variance
-
-
 def _drawn(randomness: PrivateRandomness, rows: Ints, step: int, m: int, width: int) -> Ints:
     """[rows, m] distinct features of each device, ascending: every set is equally likely."""
     if m == width:
@@ -154,3 +100,33 @@ def _at(features: Features, rows: Ints, columns: Ints) -> Floats:
     chosen: Any = matrix[local, columns.ravel()]  # an array, or a sparse one: scipy has had both
     dense = getattr(chosen, "toarray", lambda: chosen)()
     return np.asarray(dense).reshape(columns.shape)
+
+
+# m of d coordinates without replacement.
+
+
+def sampled_features(epsilon: float, width: int) -> int:
+    """m = max(1, min(d, ⌊ε/2.18⌋)): the number of coordinates that keeps the variance least."""
+    return max(1, min(width, math.floor(min(epsilon, PER_BIT * width) / PER_BIT)))
+
+
+def draw_bounds(width: int, sampled: int) -> Ints:
+    """[m] d - m + 1 … d: what each draw of `distinct_columns` must lie below."""
+    return np.arange(width - sampled + 1, width + 1)
+
+
+def distinct_columns(draws: Ints, width: int) -> Ints:
+    """[rows, m] distinct columns below `width`: every set of m is equally likely.
+
+    Robert Floyd's algorithm: for j = d - m … d - 1 draw t from 0 … j, and take j where t is taken.
+
+    Args:
+        draws: [rows, m] t, uniform below `draw_bounds(width, m)`.
+        width: d.
+    """
+    sampled = draws.shape[1]
+    chosen = np.empty(draws.shape, np.int64)
+    for place, last in enumerate(range(width - sampled, width)):
+        taken = (chosen[:, :place] == draws[:, place, None]).any(axis=1)
+        chosen[:, place] = np.where(taken, last, draws[:, place])
+    return chosen

@@ -1,4 +1,4 @@
-"""The one-bit mechanism (section VI-A): pure functions of ε, d, ρ and the bounds [a, b].
+"""The one-bit mechanism (section VI-A): its formulas, releases of a shard, and recovered features.
 
 A device with d features and ρ receivers sends each element to exactly one of them. The largest bin
 holds s = ⌈d/ρ⌉ elements, each is released with ε' = ε/s, so no receiver ever gets more than ε,
@@ -20,14 +20,14 @@ from lumos.ldp.bounds import Features, Sparse, within
 from lumos.typing import Doubles, Flags, Floats, Ints, Words
 
 COIN = 2.0**32
-"""Values of the random bit that decides one bit."""
+"""Number of values of the random word that decides one bit."""
 MIN_EPSILON = 2.0**-20
-"""Least ε' of one element: below it, randomness of 32 bits would bias the recovery by over 1e-6."""
+"""Least ε' of one element: below it, words of 32 bits would bias the recovery by over 1e-6."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSettings:
-    """What a device releases of its features to the devices that carry its leaf."""
+    """Settings of the release of a device's features to the devices that carry its leaf."""
 
     epsilon: float = 2.0
     """ε of one device towards one receiver; inf releases features without noise."""
@@ -46,7 +46,7 @@ class EncoderSettings:
 
     @property
     def noisy(self) -> bool:
-        """Whether there is noise: ε is finite."""
+        """True if there is noise: ε is finite."""
         return math.isfinite(self.epsilon)
 
     @property
@@ -82,24 +82,8 @@ def message_epsilon(epsilon: float, count: Ints, largest: Ints) -> Doubles:
     return epsilon * (count / np.maximum(largest, 1))
 
 
-def collusion_epsilon(epsilon: float, width: int, receivers: Ints) -> Doubles:
-    """[devices] what all receivers of a device hold together: d·ε', at most ρ·ε."""
-    if math.isinf(epsilon):
-        return np.where(receivers > 0, np.inf, 0.0)
-    largest = largest_bin(width, receivers)
-    return np.where(receivers > 0, epsilon * (width / np.maximum(largest, 1)), 0.0)
-
-
-def probability_of_one(features: Doubles, each: Doubles | float, a: float, b: float) -> Doubles:
-    """Pr(x' = 1) = 1/(e^ε' + 1) + (x - a)/(b - a) · (e^ε' - 1)/(e^ε' + 1)."""
-    tilt = np.tanh(np.asarray(each) / 2)  # (e^ε' - 1)/(e^ε' + 1), without overflow
-    chance: Doubles = (1 - tilt) / 2 + (features - a) / (b - a) * tilt
-    return chance
-
-
 def threshold(features: Doubles, each: Doubles | float, a: float, b: float) -> Doubles:
-    """How many of the 2^32 values of a random bit give the bit 1: Pr(x' = 1)·2^32 as a whole
-    number.
+    """Return how many of the 2^32 values of a word give the bit 1: Pr(x' = 1)·2^32, a whole number.
 
     The least probability is rounded up and the greatest down, so the ratio of two probabilities
     is at most e^ε' exactly, not only up to rounding.
@@ -115,18 +99,6 @@ def recovery_scale(each: Doubles | float, a: float, b: float) -> Doubles:
     """(b - a)/2 · (e^ε' + 1)/(e^ε' - 1): how far a recovered element is from (a + b)/2."""
     scale: Doubles = (b - a) / 2 / np.tanh(np.asarray(each, np.float64) / 2)
     return scale
-
-
-def recovered(bits: Flags, each: float, a: float, b: float) -> Doubles:
-    """x'' = (2x' - 1)·scale + (a + b)/2, unbiased: E[x''] = x."""
-    signs = np.where(bits, 1.0, -1.0)
-    return signs * recovery_scale(each, a, b) + (a + b) / 2
-
-
-def recovered_variance(features: Doubles, each: float, a: float, b: float) -> Doubles:
-    """Var[x''] = scale² - (x - (a + b)/2)², as x'' takes two values around the midpoint."""
-    variance: Doubles = recovery_scale(each, a, b) ** 2 - (features - (a + b) / 2) ** 2
-    return variance
 
 
 # Equal bins: every element of a device goes to exactly one of its receivers.
@@ -166,7 +138,7 @@ def spread(words: Words, receivers: Ints) -> tuple[Ints, Ints]:
     return by_bin, sizes
 
 
-# What all devices of a shard release, message by message, without one dense array of features.
+# The releases of all devices of a shard, without one dense array of features.
 
 Codes = npt.NDArray[np.int32]
 
@@ -217,18 +189,6 @@ class Released:
     def epsilon(self, settings: EncoderSettings) -> Doubles:
         """[messages] ε that each message spends, for the ledger."""
         return message_epsilon(settings.epsilon, self.counts, self.largest)
-
-    def span(self, rows: slice) -> "Released":
-        """The messages `rows.start` … `rows.stop - 1`, without copying their elements."""
-        offsets = self.offsets[rows.start : rows.stop + 1]
-        here = slice(int(offsets[0]), int(offsets[-1]))
-        return Released(
-            width=self.width,
-            offsets=offsets - offsets[0],
-            codes=self.codes[here],
-            largest=self.largest[rows],
-            values=None if self.values is None else self.values[here],
-        )
 
     def take(self, rows: Ints) -> "Released":
         """The messages at `rows`, in that order."""
@@ -338,7 +298,7 @@ def _whole(features: Features, receivers: Ints) -> Released:
 # Unbiased features on the neighbour leaves, recovered from releases and kept sparse.
 
 _ELEMENTS_AT_ONCE = 1 << 20
-"""Of a block: few enough that the rows of its branches stay in a processor's cache."""
+"""Elements of a block: the rows of its branches stay in a processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -379,7 +339,7 @@ class Block:
     matrix: Sparse = field(repr=False)
     """[branches, d], sharing the arrays of its `Elements`."""
     alike: bool
-    """Whether all its values are 1; then all blocks share one array of them."""
+    """True if all its values are 1; then all blocks share one array of them."""
 
     @cached_property
     def transposed(self) -> Sparse:
@@ -407,7 +367,7 @@ class RecoveredFeatures:
     scale: Floats = field(repr=False)
     """[branches] (b - a)/2 · (e^ε' + 1)/(e^ε' - 1); 1 without noise."""
     filler: float
-    """What stands for an element that was not received: (a + b)/2, or 0 where all were."""
+    """The value of an element that was not received: (a + b)/2, or 0 where all were."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -416,7 +376,7 @@ class RecoveredFeatures:
 
     @property
     def elements(self) -> int:
-        """How many were received."""
+        """Number of elements received."""
         return sum(len(some.numbers) for some in self.received)
 
     @cached_property

@@ -190,7 +190,7 @@ def _mapped(
 
 
 def _elements_size(width: int, counts: Ints) -> tuple[Flags, Ints]:
-    """Whether elements are listed (else mapped), and their bytes."""
+    """Return whether elements are listed (else mapped), and their bytes."""
     as_list, as_map = counts * _number_size(width), -(-width // 8)
     listed = as_list <= as_map
     return listed, np.where(listed, as_list, as_map)

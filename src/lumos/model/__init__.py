@@ -1,16 +1,14 @@
 """The network on trees: fast GCN and GAT layers, any PyG layer by name, and POOL.
 
-`network` runs on the trees of a whole shard; `gcn`, `gat` and `generic` are its layers, `pool`
-makes one embedding of a vertex's leaves, `by_device` gradients of each device apart. `settings` can
-be imported without torch.
+`network` runs on the trees of a whole shard (`tree_tensors`), with POOL and the gradients of each
+device apart; `layers` are its layers, `tree_pass` runs them forward and backward, `dropout` and
+`feature_products` are parts of it. The settings below can be imported without torch.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 from lumos.errors import UsageError
-
-# Settings of the tree network: the one place where its defaults stand.
 
 Pooling = Literal["average", "sum", "max", "attention"]
 POOLINGS: tuple[Pooling, ...] = ("average", "sum", "max", "attention")
@@ -33,9 +31,9 @@ class ModelSettings:
     dropout: float = 0.01
     """Chance that an element of a layer's output is dropped in training."""
     activate_last: bool = True
-    """Whether ReLU and dropout also follow the last layer, as the paper says."""
+    """True if ReLU and dropout also follow the last layer, as in the paper."""
     pool: Pooling = "average"
-    """How the embeddings of a vertex's leaves become one."""
+    """The rule by which the embeddings of a vertex's leaves become one."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "output", "heads"):
@@ -47,7 +45,7 @@ class ModelSettings:
             raise UsageError(f"pool must be one of {', '.join(POOLINGS)}, got {self.pool!r}")
 
     def ignored(self, name: str) -> str:
-        """With which of these settings another one has no effect; empty where it has one."""
+        """Name the settings with which another one has no effect; empty where it has one."""
         if name == "heads" and self.backbone != "gat":
             return f"`backbone='{self.backbone}'`, only with `backbone='gat'`"
         if name in ("hidden", "heads") and self.layers == 1:

@@ -60,13 +60,13 @@ def sites(trees: Trees, widths: list[int], *, expanded: bool = False) -> list[Si
 
 @dataclass(frozen=True, eq=False)
 class Drops:
-    """What falls in one epoch: flat element numbers of each (layer, kind), increasing."""
+    """Elements that fall in one epoch: flat numbers of each (layer, kind), increasing."""
 
     chance: float
     places: dict[tuple[int, str], Tensor] = field(repr=False)
     widths: dict[tuple[int, str], int] = field(repr=False)
     expanded: bool = False
-    """Whether own leaves of the first layer have a row for each branch, see `sites`."""
+    """True if own leaves of the first layer have a row for each branch, see `sites`."""
 
     @staticmethod
     def draw(
@@ -110,7 +110,7 @@ class Drops:
         return self.places[layer, kind]
 
     def by_piece(self, pieces: list[Piece]) -> "list[Drops]":
-        """What falls in each of the pieces of the trees."""
+        """Return what falls in each of the pieces of the trees."""
         cut: list[dict[tuple[int, str], Tensor]] = [{} for _ in pieces]
         for (layer, kind), places in self.places.items():
             rows = [self._rows_of(piece, layer, kind) for piece in pieces]
@@ -123,7 +123,7 @@ class Drops:
         return [Drops(self.chance, mine, self.widths, self.expanded) for mine in cut]
 
     def _rows_of(self, piece: Piece, layer: int, kind: str) -> slice:
-        """Which rows of a kind are a piece's."""
+        """Return the rows of a kind that belong to a piece."""
         if kind == "lone":
             return piece.lone
         if kind == "root" and self.expanded:  # only devices with branches have one
@@ -171,7 +171,7 @@ def _kept_before(words: Words, chance: float) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """What follows a layer: ReLU and dropout in training, ReLU alone in evaluation, or nothing.
+    """The activation of a layer: ReLU and dropout in training, ReLU in evaluation, or nothing.
 
     What does not fall is divided by 1 - chance. A layer multiplies by `factor` on its own, before
     the ReLU and wherever that is cheapest: a positive factor may stand on either side of it.

@@ -1,4 +1,7 @@
-"""Any PyG layer on trees, by name: all nodes of all trees as one graph."""
+"""The network that every device runs on its tree, for all devices of a shard at once.
+
+After `TreeNetwork` come the gradient of each device by itself, POOL, and PyG layers by name.
+"""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,110 +25,6 @@ FAST = ("gcn", "gat")
 """Backbones that have layers of their own for trees."""
 
 
-LAYERS = {
-    "arma": "ARMAConv",
-    "cluster": "ClusterGCNConv",
-    "gatv2": "GATv2Conv",
-    "general": "GeneralConv",
-    "gin": "GINConv",
-    "graph": "GraphConv",
-    "le": "LEConv",
-    "mf": "MFConv",
-    "res-gated": "ResGatedGraphConv",
-    "sage": "SAGEConv",
-    "sg": "SGConv",
-    "tag": "TAGConv",
-    "transformer": "TransformerConv",
-}
-"""PyG layers by name: made from the widths of input and output, called with x and edge_index."""
-
-
-def generic_layers(name: str, inputs: list[int], outputs: list[int]) -> list[torch.nn.Module]:
-    """PyG layers of these widths.
-
-    Raises:
-        UsageError: no layer has this name; the message lists those that exist.
-    """
-    if name not in LAYERS:
-        raise UsageError(
-            f"backbone {name!r} does not exist; use one of {', '.join([*FAST, *LAYERS])}"
-        )
-    with warnings.catch_warnings():  # PyG still scripts a few classes with torch.jit
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import torch_geometric.nn as pyg
-    make = getattr(pyg, LAYERS[name])
-    layers: list[torch.nn.Module] = []
-    for before, after in zip(inputs, outputs, strict=True):
-        if name == "gin":
-            inner = torch.nn.Linear(before, after), torch.nn.ReLU(), torch.nn.Linear(after, after)
-            layers.append(make(torch.nn.Sequential(*inner)))
-        else:
-            layers.append(make(before, after))
-    return layers
-
-
-def generic_leaves(
-    layers: torch.nn.ModuleList,
-    trees: Trees,
-    own: Features,
-    neighbour: Features,
-    drops: Drops | None,
-    *,
-    activate_last: bool,
-) -> tuple[Tensor, Tensor]:
-    """Own leaves and neighbour leaves after the last layer. O(nodes · features) memory."""
-    x, edges, kinds = block_diagonal(trees, as_dense(own), as_dense(neighbour))
-    ends = np.cumsum(list(kinds.values())).tolist()
-
-    def by_kind(rows: Tensor) -> dict[str, Tensor]:
-        return {
-            kind: rows[end - size : end]
-            for (kind, size), end in zip(kinds.items(), ends, strict=True)
-        }
-
-    for number, layer in enumerate(layers):
-        x = layer(x, edges)
-        if number < len(layers) - 1 or activate_last:
-            parts = by_kind(x).items()
-            activation = Activation(number, drops)
-            x = torch.cat(
-                [activation.clipped(rows * activation.factor, kind) for kind, rows in parts]
-            )
-    nodes = by_kind(x)
-    if not trees.virtual_nodes:
-        return nodes["centre"], nodes["leaf"]
-    return torch.cat([nodes["own"], nodes["lone"]]), nodes["neighbour"]
-
-
-def block_diagonal(
-    trees: Trees, own: Tensor, neighbour: Tensor
-) -> tuple[Tensor, Tensor, dict[str, int]]:
-    """Features [nodes, d], edges [2, …] and the number of nodes of each kind, in `Forest`'s order.
-
-    Virtual nodes have zero features.
-    """
-    branches = trees.branches
-    branch = torch.arange(branches)
-    if trees.virtual_nodes:
-        rooted = trees.workload > 0
-        root_number = torch.cumsum(rooted, 0) - 1
-        virtual = own.new_zeros(branches + int(rooted.sum()), own.shape[1])
-        x = torch.cat([trees.repeated(own), neighbour, virtual, own[trees.lone]])
-        root = 3 * branches + root_number[trees.owner]
-        up = torch.cat([branch, branches + branch, 2 * branches + branch])
-        down = torch.cat([2 * branches + branch, 2 * branches + branch, root])
-        kinds = {"own": branches, "neighbour": branches, "parent": branches}
-        kinds |= {"root": int(rooted.sum()), "lone": len(trees.lone)}
-    else:
-        x = torch.cat([own, neighbour])
-        up, down = trees.devices + branch, trees.owner
-        kinds = {"centre": trees.devices, "leaf": branches}
-    return x, torch.stack([torch.cat([up, down]), torch.cat([down, up])]), kinds
-
-
-# The network that every device runs on its tree, for all devices of a shard at once.
-
-
 class Leaves(NamedTuple):
     """Leaf embeddings after the last layer: what POOL needs and nothing else."""
 
@@ -141,9 +40,9 @@ class TreeNetwork(torch.nn.Module):
 
     The layers gcn and gat use the shape of the tree: a device's own leaves are computed once
     as long as they are equal, virtual nodes are skipped while they are zero and where no leaf will
-    hear of them, and features are multiplied in whatever sparse form they came. Time and memory
-    O(branches · width) per layer, after the first product.
-    Any other PyG layer runs on all nodes of the trees as one graph.
+    receive from them, and features are multiplied in whatever sparse form they came. Time and
+    memory O(branches · width) per layer, after the first product. Any other PyG layer runs on all
+    nodes of the trees as one graph.
 
     Parameters stand layer by layer in the order that `TreeGCN` and `TreeGAT` document, so
     `torch.nn.utils.parameters_to_vector(network.parameters())` is the vector to aggregate.
@@ -184,7 +83,7 @@ class TreeNetwork(torch.nn.Module):
                 parameter.copy_(torch.from_numpy(values.astype(np.float32)))
 
     def drops(self, trees: Trees, randomness: PrivateRandomness, step: int) -> Drops | None:
-        """What falls in epoch `step`, from the devices' private randomness; None at dropout 0."""
+        """Draw what falls in epoch `step`, from private randomness; None at dropout 0."""
         if self.settings.dropout == 0:
             return None
         expanded = self.settings.backbone not in FAST
@@ -368,3 +267,106 @@ def _softmax(scores: Tensor, vertex: Tensor, devices: int) -> Tensor:
 def _sum(rows: Tensor, vertex: Tensor, devices: int) -> Tensor:
     zeros = rows.new_zeros(devices, *rows.shape[1:])
     return zeros.index_add(0, vertex, rows)
+
+
+# Any PyG layer on trees, by name: all nodes of all trees as one graph.
+
+LAYERS = {
+    "arma": "ARMAConv",
+    "cluster": "ClusterGCNConv",
+    "gatv2": "GATv2Conv",
+    "general": "GeneralConv",
+    "gin": "GINConv",
+    "graph": "GraphConv",
+    "le": "LEConv",
+    "mf": "MFConv",
+    "res-gated": "ResGatedGraphConv",
+    "sage": "SAGEConv",
+    "sg": "SGConv",
+    "tag": "TAGConv",
+    "transformer": "TransformerConv",
+}
+"""PyG layers by name: made from the widths of input and output, called with x and edge_index."""
+
+
+def generic_layers(name: str, inputs: list[int], outputs: list[int]) -> list[torch.nn.Module]:
+    """PyG layers of these widths.
+
+    Raises:
+        UsageError: no layer has this name; the message lists those that exist.
+    """
+    if name not in LAYERS:
+        raise UsageError(
+            f"backbone {name!r} does not exist; use one of {', '.join([*FAST, *LAYERS])}"
+        )
+    with warnings.catch_warnings():  # PyG still scripts a few classes with torch.jit
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import torch_geometric.nn as pyg
+    make = getattr(pyg, LAYERS[name])
+    layers: list[torch.nn.Module] = []
+    for before, after in zip(inputs, outputs, strict=True):
+        if name == "gin":
+            inner = torch.nn.Linear(before, after), torch.nn.ReLU(), torch.nn.Linear(after, after)
+            layers.append(make(torch.nn.Sequential(*inner)))
+        else:
+            layers.append(make(before, after))
+    return layers
+
+
+def generic_leaves(
+    layers: torch.nn.ModuleList,
+    trees: Trees,
+    own: Features,
+    neighbour: Features,
+    drops: Drops | None,
+    *,
+    activate_last: bool,
+) -> tuple[Tensor, Tensor]:
+    """Own leaves and neighbour leaves after the last layer. O(nodes · features) memory."""
+    x, edges, kinds = block_diagonal(trees, as_dense(own), as_dense(neighbour))
+    ends = np.cumsum(list(kinds.values())).tolist()
+
+    def by_kind(rows: Tensor) -> dict[str, Tensor]:
+        return {
+            kind: rows[end - size : end]
+            for (kind, size), end in zip(kinds.items(), ends, strict=True)
+        }
+
+    for number, layer in enumerate(layers):
+        x = layer(x, edges)
+        if number < len(layers) - 1 or activate_last:
+            parts = by_kind(x).items()
+            activation = Activation(number, drops)
+            x = torch.cat(
+                [activation.clipped(rows * activation.factor, kind) for kind, rows in parts]
+            )
+    nodes = by_kind(x)
+    if not trees.virtual_nodes:
+        return nodes["centre"], nodes["leaf"]
+    return torch.cat([nodes["own"], nodes["lone"]]), nodes["neighbour"]
+
+
+def block_diagonal(
+    trees: Trees, own: Tensor, neighbour: Tensor
+) -> tuple[Tensor, Tensor, dict[str, int]]:
+    """Features [nodes, d], edges [2, …] and the number of nodes of each kind, in `Forest`'s order.
+
+    Virtual nodes have zero features.
+    """
+    branches = trees.branches
+    branch = torch.arange(branches)
+    if trees.virtual_nodes:
+        rooted = trees.workload > 0
+        root_number = torch.cumsum(rooted, 0) - 1
+        virtual = own.new_zeros(branches + int(rooted.sum()), own.shape[1])
+        x = torch.cat([trees.repeated(own), neighbour, virtual, own[trees.lone]])
+        root = 3 * branches + root_number[trees.owner]
+        up = torch.cat([branch, branches + branch, 2 * branches + branch])
+        down = torch.cat([2 * branches + branch, 2 * branches + branch, root])
+        kinds = {"own": branches, "neighbour": branches, "parent": branches}
+        kinds |= {"root": int(rooted.sum()), "lone": len(trees.lone)}
+    else:
+        x = torch.cat([own, neighbour])
+        up, down = trees.devices + branch, trees.owner
+        kinds = {"centre": trees.devices, "leaf": branches}
+    return x, torch.stack([torch.cat([up, down]), torch.cat([down, up])]), kinds

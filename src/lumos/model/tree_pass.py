@@ -1,8 +1,7 @@
-"""Memory that epochs use again.
+"""Passes of the network over trees, forward and backward, piece by piece.
 
-An epoch writes the same arrays as the one before. Handed out from one place, they lie where they
-lay: no page of the operating system is asked for twice, and what a step leaves behind is still in
-the processor's cache when the next step writes there.
+In the order of the file: memory that epochs use again, one layer on one piece (`LayerStep`), and
+the pass over all pieces (`TreePass`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +15,12 @@ from torch.autograd.function import once_differentiable
 
 from lumos.model.dropout import Activation, Drops
 from lumos.model.tree_tensors import Piece, Trees
+
+# Memory that epochs use again.
+#
+# An epoch writes the same arrays as the one before. Handed out from one place, they lie where they
+# lay: no page of the operating system is asked for twice, and what a step leaves behind is still in
+# the processor's cache when the next step writes there.
 
 _FIRST, _LARGEST = 1 << 12, 1 << 20
 """Floats of the first chunk and of a large one, 4 MB; a larger array gets a chunk of its own."""
@@ -70,7 +75,7 @@ class Memory:
         self.step = Arena()
         """Reset by whoever begins a step of a layer."""
         self.between = Arena(), Arena()
-        """What one step hands to the next; they take turns."""
+        """Memory for what one step hands to the next; they take turns."""
 
     def take(self) -> Arena:
         """An arena that nobody uses."""
@@ -93,8 +98,8 @@ class Memory:
 # One layer on one piece of the trees: what it gets, what it keeps, what it returns.
 #
 # Rows stand by kind of node. In a tree, `own` has one row per device as long as a device's own
-# leaves are all equal (up to and including the first layer's output: the parents they hear from are
-# still zero), and one row per branch afterwards. `parent` and `root` are missing while they are
+# leaves are all equal (up to and including the first layer's output: the parents they receive from
+# are still zero), and one row per branch afterwards. `parent` and `root` are missing while they are
 # zero, and where nothing that follows needs them: a parent reaches a leaf in one layer, a root in
 # two. `lone` are the leaves of devices that keep nobody: their trees are one leaf. Rows of `root`
 # of such devices mean nothing. A star has `centre` [devices] and `leaf` [branches].
@@ -127,13 +132,13 @@ class LayerStep:
     work: Arena
     places: Kinds = field(default_factory=dict)
     saved: dict[str, Any] = field(default_factory=dict)
-    """What the layer keeps for its backward pass, by names of its own."""
+    """Arrays that the layer keeps for its backward pass, by names of its own."""
     out: Kinds = field(default_factory=dict)
-    """What the layer returned."""
+    """The output of the layer."""
 
     @property
     def shared(self) -> bool:
-        """Whether rows of `own` come one for each device, not for each branch."""
+        """True if rows of `own` come one for each device, not for each branch."""
         return self.activation.layer <= 1
 
     def product(self, kind: str, memory: Arena) -> Tensor:
@@ -178,7 +183,7 @@ class LayerStep:
 
 
 class LayerWeights(NamedTuple):
-    """What a layer computes with, or the gradients of it."""
+    """The weights of a layer, or their gradients."""
 
     table: Tensor | None
     """[in, width] what rows are multiplied with; None if they come multiplied. Its gradient is
@@ -207,7 +212,7 @@ class TreeLayer(Protocol):
     def backward_step(
         self, step: LayerStep, back: Kinds, found: LayerWeights
     ) -> dict[str, tuple[Tensor, float]]:
-        """Of every kind, the gradient of its product, to be multiplied by the number beside it.
+        """Return the gradient of each kind's product, to be multiplied by the number beside it.
 
         Args:
             back: what `step.before_activation` returned; it may be written to.
@@ -220,12 +225,12 @@ class TreeLayer(Protocol):
 #
 # Trees do not touch each other, so a piece of some thousand branches goes through all layers while
 # it is in the processor's cache, and back again in the backward pass. Between the two only what the
-# layers need is kept, in memory that the next epoch uses again (`arena`).
+# layers need is kept, in memory that the next epoch uses again (`Memory`).
 
 
 @dataclass(frozen=True, eq=False)
 class TreePass:
-    """What a pass is made of.
+    """One pass of the network over the trees.
 
     Args:
         layers: the layers.
@@ -266,12 +271,12 @@ class TreePass:
 
     @property
     def repeats_own(self) -> bool:
-        """Whether a device's own leaves are still equal, and one row, after the last layer."""
+        """True if a device's own leaves are still equal, and one row, after the last layer."""
         return len(self.layers) == 1 and self.trees.virtual_nodes
 
     @property
     def names(self) -> tuple[str, str]:
-        """What own and neighbour rows are called."""
+        """Names of own and neighbour rows."""
         return ("own", "neighbour") if self.trees.virtual_nodes else ("centre", "leaf")
 
     def by_layer(self, weights: Sequence[Tensor]) -> list[LayerWeights]:
@@ -297,7 +302,7 @@ class TreePass:
         return list(zip(pieces, drops, strict=True))
 
     def leaf_places(self, piece: Piece, own: Tensor, neighbour: Tensor) -> Kinds:
-        """Where the leaves of a piece stand among all leaves, by kind."""
+        """Return the places of the leaves of a piece among all leaves, by kind."""
         if not self.trees.virtual_nodes:
             return {"centre": own[piece.devices], "leaf": neighbour[piece.branches]}
         first = self.trees.branches
@@ -310,7 +315,7 @@ class TreePass:
 
 
 class _Run(NamedTuple):
-    """What is kept of a piece."""
+    """The steps of a piece, kept for the backward pass."""
 
     piece: Piece
     steps: list[LayerStep]
@@ -408,7 +413,7 @@ def _backward(
     found: list[LayerWeights],
     inputs: list[Tensor | None],
 ) -> None:
-    """Of one piece: add to the gradients of the weights, write those of the inputs."""
+    """Add one piece to the gradients of the weights, write those of its inputs."""
     if plan.repeats_own:
         gradients["own"] = run.piece.trees.summed(gradients["own"])
     for number in reversed(range(len(plan.layers))):

@@ -9,21 +9,26 @@
     total = yield from coordinator.sum(width)
 
 `IdealAggregator` and `IdealCoordinator` have the same calls, the same sums bit by bit and the same
-ledger, without the protection; `AGGREGATORS` and `COORDINATORS` have both by name. `mask_draw` has
-the draw of the mask graph, `secure` the sum, `topics` the messages of both, `parameters` the
-security statement, `fixed_point` the range of numbers.
+ledger, without the protection; `AGGREGATORS` and `COORDINATORS` have both by name.
+
+**Stages.** SETUP, once per run: the devices draw the mask graph (`mask_graph`) and agree on keys
+with their mask neighbours (`masks`). Then in every sum: SHARE_KEYS, each device leaves its wrapped
+pair seeds with the coordinator (`shares`); COLLECT_MASKED_VECTORS, it sends its masked vector;
+UNMASK, mask neighbours confirm each other and give out shares (`openings`), and the coordinator
+sends the sum. `device` and `coordinator` are the two sides, `topics` has the messages of each
+stage, `parameters` the security statement and the range of numbers, `noise` the noise in a sum.
 
 **What is guaranteed.** The coordinator and a fraction `corrupt` of the devices pool what they see.
 They may choose themselves, with full knowledge of everything before the mask graph is drawn. Except
 with probability 2^-security_bits over a run, and as far as ChaCha20, X25519 and BLAKE2b hold, and
-the ring's order is uniform to those who do not know its seed (`ring_order`):
+the ring's order is uniform to those who do not know its seed (`mask_graph`):
 
 * *If they follow the protocol*, they learn of the honest devices the sum over those whose vectors
   arrived, and who fell silent when; at least `minimum` vectors are in it, or nothing is opened. A
   vector that comes after its device was declared lost stays masked for good.
 * *A coordinator that lies*, also in the draw, or somebody who silences devices at will, cannot make
-  holders open both secrets of a device, nor remove all masks from one vector (`secure`,
-  `derived_shares`, `confirmations`). It can spoil a sum, and choose whom to lose: one sum in a
+  holders open both secrets of a device, nor remove all masks from one vector (`device`, `shares`,
+  `openings`). It can spoil a sum, and choose whom to lose: one sum in a
   round, over a group that goes round the ring of the mask graph, and in which each device has
   k - t + 1 others among its neighbours (`parameters`). `minimum` does not bind it, and where it
   loses more than `dropped` of the devices, the noise in the sum is smaller than was accounted for.
@@ -35,8 +40,8 @@ transport's guarantee; in a sum no message passes between devices. With simulate
 mask graph follows from the run seed.
 
 **Sizes.** A shard makes arrays of the size of its devices times k, and none of the federation's,
-but for the list of the draw: 16 bytes for each device. The coordinator's, which hears all devices,
-have k · n entries. The ideal backend makes such arrays only where somebody falls silent.
+but for the list of the draw: 16 bytes for each device. The coordinator's, which receives from all
+devices, have k · n entries. The ideal backend makes such arrays only where somebody falls silent.
 """
 
 from lumos.secagg.coordinator import SecureCoordinator

@@ -1,16 +1,18 @@
-"""The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing."""
+"""The coordinator of masked sums: it adds what it cannot read, and opens the total or nothing.
+
+Its stages are those of `lumos.secagg.device`: SETUP (`setup`), SHARE_KEYS and
+COLLECT_MASKED_VECTORS (`_collect`), UNMASK (`_open`).
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from lumos.device.shard import COORDINATOR
 from lumos.errors import Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox, Topic
 from lumos.secagg import masks, shares
-from lumos.secagg import masks as pair_keys
 from lumos.secagg.mask_graph import MaskGraph, hold_draw, seed_tag
 from lumos.secagg.noise import DrawnNoise
 from lumos.secagg.openings import Attempted, decide, relay
@@ -67,7 +69,7 @@ class SecureCoordinator:
         self._run: bytes
 
     def setup(self) -> Program[None]:
-        """Hold the draw of the mask graph: once per run, before the first sum."""
+        """Run SETUP: hold the draw of the mask graph, once per run, before the first sum."""
         self._place((yield from hold_draw(self._total, self.parameters.minimum)))
 
     def _place(self, seed: bytes) -> None:
@@ -76,7 +78,7 @@ class SecureCoordinator:
         self._drawn = True
 
     def state_dict(self) -> Arrays:
-        """What the coordinator needs to go on after a restart; all of it is public."""
+        """Return what the coordinator needs to go on after a restart; all of it is public."""
         return {"seed": np.frombuffer(self._seed, np.uint8), "number": np.array(self._number)}
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -101,7 +103,7 @@ class SecureCoordinator:
         return Attempted((yield from self._open(collected)), called_off=False)
 
     def _collect(self, width: int) -> "Program[_Collected]":
-        """Up to the masked vectors, and who of their senders is asked for shares."""
+        """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to who is asked for shares."""
         if not self._drawn:
             raise UsageError("the first sum of a run needs setup() before it")
         of = masks.SumId(self._run, self._number)
@@ -133,10 +135,10 @@ class SecureCoordinator:
         return _Collected(of, total, wrapped, published, joined, arrived, asked)
 
     def _open(self, collected: "_Collected") -> Program[Doubles | None]:
-        """Pass on who confirms whom, ask for shares; the sum, or None where they are too few."""
+        """Run UNMASK: pass on who confirms whom, ask for shares; None where they are too few."""
         joined, arrived, asked = collected.joined, collected.arrived, collected.asked
         inbox = yield ALIVE.nothing()
-        words_bytes = pair_keys.WORD * self.parameters.neighbours
+        words_bytes = masks.WORD * self.parameters.neighbours
         inbox = self._screened(inbox, asked, lambda _: words_bytes, None)
         alive = self._senders(inbox, asked)
         words = self._bodies(inbox, words_bytes)
@@ -226,13 +228,13 @@ class SecureCoordinator:
         return inbox.body
 
     def _name(self, topic: Topic, receivers: Flags, named: Flags) -> Outbox:
-        """Tell each receiver which of its neighbours are named, and then its own id."""
+        """Send each receiver the ids of its neighbours that are named, and then its own id."""
         to = np.flatnonzero(receivers)
         neighbours = self._graph.of(to)
         rows, slots = np.nonzero(named[neighbours])
         receiver = np.concatenate([to[rows], to])
         body = np.concatenate([neighbours[rows, slots], to])
-        return topic.send(np.full(len(receiver), COORDINATOR), receiver, body)
+        return topic.from_coordinator(receiver, body)
 
     def _add_up(self, inbox: Inbox, width: int, joined: Flags) -> tuple[RingWords, Bytes]:
         """[1, width] the sum of the masked vectors, and what is published behind each of them.
@@ -252,7 +254,8 @@ class SecureCoordinator:
     def _given(self, inbox: Inbox, joined: Flags) -> shares.Elements:
         """[total, k, limbs] what each device gave out of each neighbour, zero elsewhere.
 
-        An array of the size of the federation: it is the coordinator's, which hears everybody.
+        An array of the size of the federation: it is the coordinator's, which receives from
+        everybody.
         """
         given = np.zeros((self._total, self.parameters.neighbours, shares.LIMBS), np.uint16)
         lengths = inbox.batch.lengths
@@ -314,7 +317,7 @@ class SecureCoordinator:
     def _subtract_pair_masks(
         self, collected: "_Collected", lost: Ints, given: shares.Elements, answering: Flags
     ) -> None:
-        """What the masks with lost devices left behind in the vectors that arrived."""
+        """Subtract the masks with lost devices from the vectors that arrived."""
         k, of = self.parameters.neighbours, collected.of
         sent = collected.wrapped[np.searchsorted(np.flatnonzero(collected.joined), lost)]
         everyone = np.ones(self._total, np.bool_)
@@ -342,17 +345,12 @@ class SecureCoordinator:
     def _send_sum(self, total: RingWords, answering: Flags) -> Program[Doubles]:
         to = np.flatnonzero(answering)
         body = self.fixed.pack(total)
-        yield SUM.send(
-            np.full(len(to), COORDINATOR),
-            to,
-            np.broadcast_to(body, (len(to), body.shape[1])),
-            lengths=np.full(len(to), body.shape[1]),
-        )
+        yield SUM.from_coordinator(to, np.broadcast_to(body, (len(to), body.shape[1])))
         return self.fixed.decode(self.fixed.unpack(body[0]))
 
 
 class _Collected(NamedTuple):
-    """What the coordinator has before anything is opened."""
+    """The coordinator's state of a round before anything is opened."""
 
     of: masks.SumId
     total: RingWords

@@ -1,5 +1,8 @@
 """The masked sum of one shard's devices: double masking with secret-shared seeds.
 
+Stages: SETUP (`setup`, once per run), then in each sum SHARE_KEYS and COLLECT_MASKED_VECTORS
+(`_collect`) and UNMASK (`_open`).
+
 Bonawitz et al. 2017 (protocol of figure 4) on the random k-regular graph of Bell et al. 2020, for
 many rounds. In each round device u has a self secret b_u and a pair secret K_u and sends
 
@@ -13,7 +16,7 @@ which the coordinator recovers u's pair seeds and removes the masks that did not
 (`lumos.secagg.shares`), as Flamingo (Ma et al. 2023) agrees on keys once for many sums.
 Shares of K_u are held by all k neighbours, and their corrections travel with the wrapped seeds.
 Shares of b_u are held by J_u alone, and their corrections travel with y_u: whoever u did not mask
-with has no share of b_u, whatever it is told.
+with has no share of b_u, whatever it is sent.
 
 *Why K_u, and not the private key of the agreement.* In the original protocol t neighbours of a lost
 device open its Diffie-Hellman key. Keys that live for many rounds must never be opened: the key of
@@ -40,13 +43,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.crypto.entropy import InMemoryOnly
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import Equivocation, Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox
 from lumos.secagg import masks
-from lumos.secagg import masks as pair_keys
-from lumos.secagg import shares as shamir
 from lumos.secagg.mask_graph import MaskGraph, draw_seed, seed_tag
 from lumos.secagg.noise import Noise, Update
 from lumos.secagg.openings import (
@@ -59,7 +60,7 @@ from lumos.secagg.openings import (
     object_to,
 )
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, RingWords, mask_parameters
-from lumos.secagg.shares import PAIR, SELF, ShareVault, secrets_of
+from lumos.secagg.shares import LIMBS, PAIR, SELF, Elements, ShareVault, secrets_of
 from lumos.secagg.topics import (
     KEYS,
     LEFT_OUT,
@@ -72,6 +73,7 @@ from lumos.secagg.topics import (
     TOLD,
     WRAPPED,
     Stage,
+    check_from_coordinator,
     published_bytes,
 )
 from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints, Words
@@ -102,21 +104,21 @@ class SecureAggregator(InMemoryOnly):
         """Digest of what hosted devices know of earlier sums; devices that know different things
         open nothing together."""
         self.opened = OpenedSums()
-        """What hosted devices gave out shares for; a device that may restart has one that lasts."""
+        """Sums for which hosted devices gave out shares; it lasts where a device may restart."""
         self._attempts = Attempts()
         self._agreed = False
         # Made by `setup`:
         self._graph: MaskGraph
         self._neighbours: Ints
         self._up: Flags
-        self._pairs: pair_keys.PairKeys
+        self._pairs: masks.PairKeys
         self._received: Bytes
         self._seed: bytes
         self._run: bytes
         self._known: Flags
 
     def setup(self) -> Program[None]:
-        """Draw the mask graph with all devices, and agree on a key with each mask neighbour.
+        """Run SETUP: draw the mask graph, and agree on a key with each mask neighbour.
 
         Once per run, before the first sum. A mask neighbour that stays silent here has no key, and
         is in no sum with the device.
@@ -135,11 +137,11 @@ class SecureAggregator(InMemoryOnly):
             awaits=self._neighbours.ravel(),
         )
         # Before the senders are looked up: with another seed they are no mask neighbours.
-        if (inbox.body[:, pair_keys.KEY :] != tag).any():
+        if (inbox.body[:, masks.KEY :] != tag).any():
             raise Equivocation("a mask neighbour took another seed of the mask graph")
         rows, slots = self._places(inbox)
-        received = np.zeros((*self._neighbours.shape, pair_keys.KEY), np.uint8)
-        received[rows, slots] = inbox.body[:, : pair_keys.KEY]
+        received = np.zeros((*self._neighbours.shape, masks.KEY), np.uint8)
+        received[rows, slots] = inbox.body[:, : masks.KEY]
         if not received[rows, slots].any(axis=1).all():
             raise Forged("a public key is no point of large order")
         self._agree(received)
@@ -150,7 +152,7 @@ class SecureAggregator(InMemoryOnly):
         self._graph = MaskGraph(self._shard.total, self.parameters.neighbours, seed)
         self._neighbours = self._graph.of(self._shard.devices)
         self._up = self._shard.devices[:, None] < self._neighbours
-        self._pairs = pair_keys.PairKeys(self._shard.devices, self._neighbours)
+        self._pairs = masks.PairKeys(self._shard.devices, self._neighbours)
 
     def _public_keys(self) -> Bytes:
         """[hosted, 32]; the private ones are computed here, or drawn."""
@@ -166,7 +168,7 @@ class SecureAggregator(InMemoryOnly):
         self._agreed = True
 
     def state_dict(self) -> Arrays:
-        """What a device that keeps its secret needs to go on after a restart; no private key."""
+        """Return what a device that keeps its secret needs after a restart; no private key."""
         self._require_setup()
         return {
             "seed": np.frombuffer(self._seed, np.uint8),
@@ -270,7 +272,7 @@ class SecureAggregator(InMemoryOnly):
             step: the sum; of one step at most one attempt is opened.
             number: of the attempt, larger than of those before.
             objections: called with [hosted] who is in the sum and may open it, once the
-                coordinator said who is lost; returns [hosted] who objects.
+                coordinator named the lost devices; returns [hosted] who objects.
 
         Raises:
             AlreadyOpened: a hosted device helped to open this step, or this attempt was made.
@@ -293,18 +295,18 @@ class SecureAggregator(InMemoryOnly):
         return Attempted(total, called_off=False)
 
     def compare_told(self, digest: bytes) -> Program[None]:
-        """Compare what hosted devices were told in all sums with what their mask neighbours were.
+        """Compare the sums that hosted devices received with those of their mask neighbours.
 
         Every sum is bound to those before it, so it is the last one that needs this. Guarantee,
         against a coordinator that lies and X colluding neighbours of each device: two honest
-        neighbours that were told different things do not both go on, as each needs t neighbours
-        that were told the same, and 2t - k - X ≥ 1. Less than that keep nobody from going on.
+        neighbours that received different sums do not both go on, as each needs t neighbours
+        that received the same, and 2t - k - X ≥ 1. Less than that keep nobody from going on.
 
         Args:
             digest: 32 bytes, of all sums.
 
         Raises:
-            Equivocation: fewer than t neighbours of a device were told the same.
+            Equivocation: fewer than t neighbours of a device received the same.
         """
         rows, slots = np.nonzero(self._known)
         body = np.broadcast_to(np.frombuffer(digest, np.uint8), (len(rows), PUBLIC_HASH))
@@ -318,7 +320,7 @@ class SecureAggregator(InMemoryOnly):
         same = (inbox.body == np.frombuffer(digest, np.uint8)).all(axis=1)
         agreeing = np.bincount(rows[same], minlength=len(self._shard))
         if (agreeing < self.parameters.threshold).any():
-            raise Equivocation("the coordinator told mask neighbours different sums")
+            raise Equivocation("the coordinator sent mask neighbours different sums")
 
     def _collect(
         self,
@@ -327,7 +329,7 @@ class SecureAggregator(InMemoryOnly):
         drop_stage: npt.NDArray[np.int8],
         step: int | None = None,
     ) -> "Program[_Collected]":
-        """Up to the masked vectors, and the coordinator's word on who is lost."""
+        """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to the coordinator's list of the lost."""
         self._require_setup()
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
@@ -373,7 +375,7 @@ class SecureAggregator(InMemoryOnly):
     def _open(
         self, collected: "_Collected", opening: Flags, revealing: Flags
     ) -> Program[Doubles | None]:
-        """Confirm to neighbours that they are in the sum, give out shares, receive the sum."""
+        """Run UNMASK: confirm neighbours that are in the sum, give out shares, receive the sum."""
         joined, lost = collected.joined, collected.lost
         opening = yield from confirm(
             self._shard,
@@ -385,7 +387,7 @@ class SecureAggregator(InMemoryOnly):
         )
         opening = opening & revealing
         if opening.any():
-            self.opened.open(collected.told(opening))
+            self.opened.open(collected.record(opening))
         revealed = self._reveal(collected.vault, np.flatnonzero(opening), joined, lost)
         collected.vault.forget()  # what was not asked for here is never given out
         yield revealed
@@ -404,7 +406,7 @@ class SecureAggregator(InMemoryOnly):
         hidden: npt.NDArray[np.uint64] = added - taken
         return hidden
 
-    def _values(self, keys: pair_keys.RoundKeys) -> tuple[shamir.Elements, ShareVault]:
+    def _values(self, keys: masks.RoundKeys) -> tuple[Elements, ShareVault]:
         """[hosted, k, 2, limbs] what each device shares with its holders, and what it holds."""
         up, of = self._up[:, :, None, None], self._pairs.of
         values = keys.values_up[of], keys.values_down[of]
@@ -412,8 +414,8 @@ class SecureAggregator(InMemoryOnly):
 
     def _wrap(
         self,
-        keys: pair_keys.RoundKeys,
-        values: shamir.Elements,
+        keys: masks.RoundKeys,
+        values: Elements,
         of: masks.SumId,
         speaking: Flags,
     ) -> Program[Flags]:
@@ -440,12 +442,7 @@ class SecureAggregator(InMemoryOnly):
             ],
             axis=1,
         )
-        yield WRAPPED.send(
-            devices,
-            np.full(len(rows), COORDINATOR),
-            body,
-            lengths=np.full(len(rows), body.shape[1]),
-        )
+        yield WRAPPED.to_coordinator(self._shard, rows, body)
         going, left_out = self._named((yield LEFT_OUT.nothing()), speaking)
         return going[:, None] & ~left_out & self._known
 
@@ -454,8 +451,8 @@ class SecureAggregator(InMemoryOnly):
         vectors: Doubles,
         shares: RingWords | None,
         rows: Ints,
-        keys: pair_keys.RoundKeys,
-        values: shamir.Elements,
+        keys: masks.RoundKeys,
+        values: Elements,
         joined: Flags,
         of: masks.SumId,
     ) -> Outbox:
@@ -486,20 +483,16 @@ class SecureAggregator(InMemoryOnly):
         self._add_masks(words, rows, keys, joined, secrets, of)
         if not as_they_are:
             body[:, :size] = self.fixed.pack(words)
-        return MASKED.send(
-            devices,
-            np.full(len(rows), COORDINATOR),
-            body,
-            lengths=size + published_bytes(0, t) + SHARE * present.sum(axis=1),
-        )
+        lengths = size + published_bytes(0, t) + SHARE * present.sum(axis=1)
+        return MASKED.to_coordinator(self._shard, rows, body, lengths=lengths)
 
     def _add_masks(
         self,
         words: RingWords,
         rows: Ints,
-        keys: pair_keys.RoundKeys,
+        keys: masks.RoundKeys,
         joined: Flags,
-        secrets: shamir.Elements,
+        secrets: Elements,
         of: masks.SumId,
     ) -> None:
         """Add the masks of all pairs in the round, and the self masks, to [rows, width] words."""
@@ -523,19 +516,16 @@ class SecureAggregator(InMemoryOnly):
         )
 
     def _reveal(self, vault: ShareVault, rows: Ints, joined: Flags, lost: Flags) -> Outbox:
-        """Of each neighbour in the round one share: the self secret's, or, if lost, the pair's."""
+        """Give out one share per neighbour in the round: of its self secret, or of its pair secret
+        if it is lost."""
         here, slots = np.nonzero(joined[rows])
         which = np.where(lost[rows[here], slots], PAIR, SELF)
         counts = np.bincount(here, minlength=len(rows))
         within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
-        body = np.zeros((len(rows), self.parameters.neighbours, shamir.LIMBS), "<u2")
+        body = np.zeros((len(rows), self.parameters.neighbours, LIMBS), "<u2")
         body[here, within] = vault.give_out(rows[here], slots, which)
-        return REVEAL.send(
-            self._shard.devices[rows],
-            np.full(len(rows), COORDINATOR),
-            body.view(np.uint8).reshape(len(rows), SHARE * self.parameters.neighbours),
-            lengths=SHARE * counts,
-        )
+        whole = body.view(np.uint8).reshape(len(rows), SHARE * self.parameters.neighbours)
+        return REVEAL.to_coordinator(self._shard, rows, whole, lengths=SHARE * counts)
 
     def _summed(self, inbox: Inbox, receiving: Flags, width: int) -> Doubles | None:
         """The sum, where a hosted device received it."""
@@ -557,9 +547,8 @@ class SecureAggregator(InMemoryOnly):
         return rows, slots
 
     def _from_coordinator(self, inbox: Inbox) -> Ints:
-        """Rows of the receivers of what only the coordinator may send."""
-        if (inbox.sender != COORDINATOR).any():
-            raise WrongSender("a device spoke in place of the coordinator")
+        """Return the rows of the receivers of what only the coordinator may send."""
+        check_from_coordinator(inbox)
         return self._shard.local(inbox.receiver)
 
     def _named(self, inbox: Inbox, receiving: Flags) -> tuple[Flags, Flags]:
@@ -577,7 +566,7 @@ class SecureAggregator(InMemoryOnly):
 
 
 class _Collected(NamedTuple):
-    """What hosted devices have of a round before anything is opened."""
+    """The state of hosted devices in a round before anything is opened."""
 
     own_words: Words
     """[hosted, k, 3] the words for the neighbours."""
@@ -589,23 +578,23 @@ class _Collected(NamedTuple):
     joined: Flags
     """[hosted, k] the neighbours in the round."""
     lost: Flags
-    """[hosted, k] those of them that are lost, by what the coordinator said."""
+    """[hosted, k] those of them that are lost, according to the coordinator."""
     opening: Flags
-    """[hosted] who is in the sum and was told to open it."""
+    """[hosted] the devices in the sum that were asked to open it."""
     width: int
     step: int
     number: int
     context: bytes
 
-    def told(self, opening: Flags) -> Opening:
-        """What hosted devices were told of this sum, where `opening` give out shares."""
+    def record(self, opening: Flags) -> Opening:
+        """Return the record of what the coordinator sent of this sum, for those `opening`."""
         digest = blake2b(self.context, digest_size=32, person=b"lumos opening")
         for flags in (self.joined, self.lost, opening):
             digest.update(np.packbits(flags).tobytes())
         return Opening(self.step, self.number, digest.digest())
 
 
-def _as_bytes(elements: shamir.Elements) -> Bytes:
+def _as_bytes(elements: Elements) -> Bytes:
     """[devices, count, limbs] → [devices, bytes]."""
     devices, count, _ = elements.shape
     return np.ascontiguousarray(elements, "<u2").view(np.uint8).reshape(devices, SHARE * count)

@@ -1,7 +1,14 @@
-"""Who is in a round, and what passes in it: a public function of who falls silent where.
+"""The ideal sum: computed in the clear, booked as the secure one, labelled `ideal`.
 
-The ideal backend decides and books by it; the secure one is held to it by tests. Its arrays have
-the size of the federation: it is for sums in which somebody falls silent.
+For simulations only. Each shard sends the sum over its devices to the coordinator, and the ledger
+books, by formula, the messages, bytes and rounds that the masked sum would have needed, under
+topics of their own. The sums of `sum` are the secure backend's, bit by bit.
+
+Where nobody falls silent, all devices book the same, and nothing of the size of the federation is
+made. Else the bookings follow from who falls silent where (`round_outcome`), to which tests also
+hold the secure backend; the arrays then have the size of the federation.
+
+First comes the outcome of a round, then the bookings of a sum, then the backend.
 """
 
 from collections.abc import Callable
@@ -11,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import UsageError
 from lumos.exchange.counts import Booking
 from lumos.exchange.endpoint import Endpoint, Program
@@ -59,9 +66,22 @@ from lumos.typing import Bytes, Doubles, Flags, Ints
 if TYPE_CHECKING:
     from lumos.secagg.device import SecureAggregator
 
+BOOKED = {
+    topic: replace(topic, name=f"{topic.name}/ideal")
+    for topic in (
+        *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
+        *(KEYS, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, CONFIRMED, REVEAL, SUM),
+        *(OBJECTION, VERDICT),
+    )
+}
+"""The topics of the masked sum, as the ideal one books them."""
+
+
+# The outcome of a round and its messages, as a public function of who falls silent where.
+
 
 class RoundOutcome(NamedTuple):
-    """What became of every device in one round, [total] each."""
+    """The state of every device at the end of one round, [total] each."""
 
     wrapped: Flags
     """Left its wrapped seeds with the coordinator."""
@@ -76,7 +96,7 @@ class RoundOutcome(NamedTuple):
     answering: Flags
     """Was confirmed by enough of them, gave shares, and receives the sum."""
     opened: bool
-    """Whether there is a sum."""
+    """True if there is a sum."""
 
 
 def round_outcome(
@@ -131,7 +151,7 @@ class MessageFlow(NamedTuple):
 def flows_of(
     graph: MaskGraph, parameters: MaskParameters, outcome: RoundOutcome, vector_bytes: int
 ) -> list[MessageFlow]:
-    """What passes between the devices and the coordinator, topic by topic."""
+    """List what passes between the devices and the coordinator, topic by topic."""
     k, t = parameters.neighbours, parameters.threshold
     lost = outcome.joined & ~outcome.arrived
     holders = graph.count(outcome.joined)
@@ -155,27 +175,14 @@ def flows_of(
     ]
 
 
-# What an ideal sum books: the ledger of the masked sum, by formula.
-#
-# Where nobody falls silent, all devices book the same, and nothing of the size of the federation is
-# made. Else it follows from who falls silent where (`lumos.secagg.ideal`).
-
-BOOKED = {
-    topic: replace(topic, name=f"{topic.name}/ideal")
-    for topic in (
-        *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
-        *(KEYS, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, CONFIRMED, REVEAL, SUM),
-        *(OBJECTION, VERDICT),
-    )
-}
-"""The topics of the masked sum, as the ideal one books them."""
+# The bookings of a sum.
 
 Entry = tuple[Topic, Ints, Booking]
 """A topic, positions of devices, and what is booked for each of them."""
 
 
 class SumBookings(NamedTuple):
-    """What one sum books at one party."""
+    """The bookings of one sum at one participant."""
 
     entries: list[Entry]
     rounds: list[tuple[Ints, int]]
@@ -256,11 +263,7 @@ def _by_booking(topic: Topic, entries: Ints) -> list[Entry]:
     ]
 
 
-# The ideal sum: computed in the clear, booked as the secure one, labelled `ideal`.
-#
-# For simulations only. Each shard sends the sum over its devices to the coordinator, and the ledger
-# books, by formula, the messages, bytes and rounds that the masked sum would have needed, under
-# topics of their own. The sums of `sum` are the secure backend's, bit by bit.
+# The backend.
 
 CLEAR = Topic(
     name="aggregate/ideal",
@@ -277,7 +280,7 @@ CLEAR_SUM = Topic(
     learns="everybody in the round learns the sum (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 _SWAPS = 4
 _DRAW_SWAPS = 2
@@ -308,7 +311,7 @@ class IdealAggregator:
         self._graph: MaskGraph | None = None
         self._last: tuple[tuple[bytes, int], SumBookings] | None = None
         self.context = b""
-        """Unused: nobody is told different sums in the clear."""
+        """Unused: nobody receives different sums in the clear."""
 
     def setup(self) -> Program[None]:
         """Draw the mask graph of the secure backend in the clear; book that, and the keys."""
@@ -424,10 +427,7 @@ class IdealAggregator:
 
     def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
         """One message for all hosted devices: in the clear there is nothing to keep apart."""
-        first = self._shard.devices[:1]
-        return topic.send(
-            first, np.array([COORDINATOR]), body[None, :], lengths=np.array([len(body)])
-        )
+        return topic.to_coordinator(self._shard, np.zeros(1, np.int64), body[None, :])
 
 
 class IdealCoordinator:
@@ -503,7 +503,7 @@ class IdealCoordinator:
 
 
 def _draw_messages(total: int) -> list[tuple[Topic, int, bool]]:
-    """What passes in a draw between each device and the coordinator: topic, bytes, upwards."""
+    """List the messages of a draw between each device and the coordinator: topic, bytes, up."""
     return [
         (DRAW_COMMITMENT, DRAW_COMMITMENT.size, True),
         (DRAW_DIGEST, DRAW_DIGEST.size, False),
@@ -521,12 +521,7 @@ def _drawn(graph: MaskGraph | None) -> MaskGraph:
 def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:
     """The same to everyone who sent something."""
     to = inbox.sender
-    return topic.send(
-        np.full(len(to), COORDINATOR),
-        to,
-        np.broadcast_to(body, (len(to), len(body))),
-        lengths=np.full(len(to), len(body)),
-    )
+    return topic.from_coordinator(to, np.broadcast_to(body, (len(to), len(body))))
 
 
 def _silent_here(shard: Shard, drop_stage: npt.NDArray[np.int8] | None) -> Bytes:

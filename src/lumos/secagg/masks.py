@@ -1,4 +1,4 @@
-"""Masks: keys stretched to whole vectors by ChaCha20, and secrets turned into keys.
+"""Masks and their keys: key streams of whole vectors, and the ratchet that makes the keys of a sum.
 
 Secrets and mask seeds have 128 bits. Run, sum and device are hashed into every key and commitment
 that is made of them: a guess can be tried against one of them only, so that many targets are no
@@ -29,7 +29,7 @@ NOBODY = -1
 
 
 class SumId(NamedTuple):
-    """Which sum of which run."""
+    """The name of a sum: its run, and its number there."""
 
     run: bytes
     """16 bytes: the tag of the seed that all devices drew."""
@@ -118,10 +118,10 @@ def wrap(seeds: Words, keys: Words) -> Words:
 #                                      (16 bytes, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
 #
 # The *context* is what the two ends have learnt of earlier sums, as a digest. If the coordinator
-# told them different sums, they share no key of this one: their words do not fit, and neither opens
+# sent them different sums, they share no key of this one: their words do not fit, and neither opens
 # it.
 #
-# `seed` is that of the pair's mask. The *word* of a direction tells that its sender has the
+# `seed` is that of the pair's mask. The *word* of a direction proves that its sender has the
 # receiver in the sum (`lumos.secagg.device`). `flag` hides objections
 # (`lumos.secagg.openings`). *Values up* are what the low end's holder, the high end, holds of
 # its two secrets, and down the other way round (`lumos.secagg.shares`).
@@ -174,7 +174,7 @@ class PairKeys(InMemoryOnly):
         self.low: Ints = pairs >> 32
         self.high: Ints = pairs & 0xFFFFFFFF
         self.number = 0
-        """Of the next sum."""
+        """Number of the next sum."""
         self._slots = neighbours.shape[1]
         self._own: list[X25519PrivateKey] = []
         self._public: list[bytes] = []

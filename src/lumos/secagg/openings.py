@@ -1,16 +1,9 @@
-"""One public bit from everybody's private flag: does anyone object?
+"""Rules for what may be opened: one public bit, and sums of which each is opened once at most.
 
-Each device shares fresh random masks (`lumos.crypto.entropy`) with d partners on a public graph of
-the devices that take part; the masks cancel in the sum modulo 2^64. A raised flag is a uniform
-random number, so the sum says nothing of the count. A false "nobody" has probability 2^-64.
-
-Guarantee, against semi-honest parties: the coordinator together with fewer than 2(d + 1)/3 devices
-learns whether at least one of the other devices raised its flag, and neither who nor how many. The
-mask graph is a connected circulant, and such a graph stays connected without that many of its
-vertices, whichever they are (Watkins 1970): they may be chosen by the graph, which follows from the
-run seed. A larger coalition, if chosen so, cuts the honest devices into groups and learns the bit
-of each group. d is 16 for 22,470 devices and 20 for a million; with fewer than seven devices there
-are at most n - 1 partners, and with one there is nobody to hide among.
+In the order of the file: a masked flag, by which all devices learn whether any of them objects; the
+record of what was opened; attempts at one sum; objections to an attempt; and the confirmations by
+mask neighbours without which no device opens anything. The last three belong to the stage UNMASK of
+a masked sum (`lumos.secagg.device`).
 """
 
 import math
@@ -23,7 +16,7 @@ import numpy.typing as npt
 from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.device.randomness import PublicRandomness
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.errors import (
     AlreadyOpened,
     Equivocation,
@@ -38,8 +31,29 @@ from lumos.exchange.messages import Door, Inbox, Outbox, Topic
 from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.masks import WORD
 from lumos.secagg.shares import ShareVault
-from lumos.secagg.topics import ALIVE, CONFIRMED, OBJECTION, VERDICT, confirmed_bytes
+from lumos.secagg.topics import (
+    ALIVE,
+    CONFIRMED,
+    OBJECTION,
+    VERDICT,
+    check_from_coordinator,
+    confirmed_bytes,
+)
 from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+
+# One public bit from everybody's private flag: does anyone object?
+#
+# Each device shares fresh random masks (`lumos.crypto.entropy`) with d partners on a public graph
+# of the devices that take part; the masks cancel in the sum modulo 2^64. A raised flag is a uniform
+# random number, so the sum reveals nothing of the count. A false "nobody" has probability 2^-64.
+#
+# Guarantee, against semi-honest participants: the coordinator together with fewer than 2(d + 1)/3
+# devices learns whether at least one of the other devices raised its flag, and neither who nor how
+# many. The mask graph is a connected circulant, and such a graph stays connected without that many
+# of its vertices, whichever they are (Watkins 1970): they may be chosen by the graph, which follows
+# from the run seed. A larger coalition, if chosen so, cuts the honest devices into groups and
+# learns the bit of each group. d is 16 for 22,470 devices and 20 for a million; with fewer than
+# seven devices there are at most n - 1 partners, and with one there is nobody to hide among.
 
 MASK = Topic(
     name="masked-flag/mask",
@@ -54,7 +68,7 @@ SHARE = Topic(
     coordinator="receives",
     learns="the coordinator gets masked flags; their sum tells whether anyone raised one",
 )
-FLAG_VERDICT = Topic(
+ANYONE = Topic(
     name="masked-flag/verdict",
     door=Door.CONTROL,
     vocabulary=("nobody", "somebody"),
@@ -79,15 +93,15 @@ def anyone(shard: Shard, flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") ->
         raise ProtocolError("masked flag: a mask is missing, or one arrived twice")
     np.subtract.at(share, shard.local(inbox.receiver), inbox.body)
     share += masks.sum(axis=0, dtype=np.uint64)
-    yield SHARE.send(me, np.full(len(me), COORDINATOR), share)
-    inbox = yield FLAG_VERDICT.nothing()
+    yield SHARE.to_coordinator(shard, np.arange(len(me)), share)
+    inbox = yield ANYONE.nothing()
     if not np.array_equal(inbox.receiver, me) or inbox.body.min() != inbox.body.max():
         raise ProtocolError("masked flag: the coordinator's verdict is missing or not one verdict")
     return bool(inbox.body[0])
 
 
 def count_for_everyone(devices: Ints) -> Program[bool]:
-    """The coordinator's part: add the shares up and tell all devices the verdict.
+    """Run the coordinator's part: add the shares up and send all devices the verdict.
 
     Args:
         devices: ids of all that take part, increasing.
@@ -96,7 +110,7 @@ def count_for_everyone(devices: Ints) -> Program[bool]:
     if not np.array_equal(inbox.sender, devices):
         raise ProtocolError("masked flag: a device's share is missing, or one arrived twice")
     raised = bool(inbox.body.sum(dtype=np.uint64) != 0)
-    yield FLAG_VERDICT.send(np.full(len(devices), COORDINATOR), devices, int(raised))
+    yield ANYONE.from_coordinator(devices, int(raised))
     return raised
 
 
@@ -120,20 +134,20 @@ def _random(count: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
 # Of every sum a device gives out shares once: also if it was restarted in between.
 #
 # A device that replays a sum after a restart sends the same messages again, byte by byte, as long
-# as it is told the same. Were it told something else the second time (another device is lost,
+# as it receives the same. Did it receive something else the second time (another device is lost,
 # another attempt of the same step is to be opened), its shares of both times together would open
-# what neither opens alone. So a device notes what it was told before it gives out the first share,
+# what neither opens alone. So a device notes what it received before it gives out the first share,
 # where it survives a restart, and gives out nothing of that sum, or of that step, for anything
 # else.
 
 
 class Opening(NamedTuple):
-    """What a device was told when it gave out shares."""
+    """The record of what a device had received when it gave out shares."""
 
     step: int
     """Attempts of one step have the same."""
     number: int
-    """Of the sum, or attempt: it grows."""
+    """Number of the sum, or attempt: it grows."""
     told: bytes
     """Digest of who is in the sum, who is lost, and the context."""
 
@@ -155,7 +169,7 @@ class OpenedSums:
         self._write = write
 
     def has(self, step: int, *, but: int | None = None) -> bool:
-        """Whether shares of an attempt of this step were given out.
+        """Return whether shares of an attempt of this step were given out.
 
         Args:
             but: number of an attempt that does not count, as it is replayed.
@@ -195,24 +209,25 @@ class OpenedSums:
 #
 # * takes part in attempts of a step in their order, and none of them twice;
 # * forgets all shares of an attempt that is called off, before it joins another; they follow from
-#   keys that were overwritten when the attempt began (`pair_keys`), so nobody can make them again;
+#   keys that were overwritten when the attempt began (`lumos.secagg.masks`), so nobody can make
+#   them again;
 # * takes part in no further attempt of a step once it gave out shares of one, also after a restart
-#   (`opened_sums`).
+#   (`OpenedSums`).
 #
-# *Why that is enough, whatever the coordinator says to whom.* Let X of v's k neighbours collude. To
-# open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest
+# *Why that is enough, whatever the coordinator sends to whom.* Let X of v's k neighbours collude.
+# To open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest
 # holders gave one out in that attempt; and none of them does in another attempt of the step. Two
 # attempts in which v is opened would need 2(t - X) honest holders of the k - X that there are, but
 # by the choice of t (`parameters`) 2t - k - X ≥ 1.
 
 
 class Attempted(NamedTuple):
-    """How an attempt ended."""
+    """The end of an attempt."""
 
     total: Doubles | None
     """[width] the sum; None where nothing was opened, or no hosted device received it."""
     called_off: bool
-    """Whether nothing was opened because somebody objected or fell silent: try again."""
+    """True if nothing was opened because somebody objected or fell silent: try again."""
 
 
 class Attempts(InMemoryOnly):
@@ -266,7 +281,7 @@ OPEN, CALLED_OFF = 0, 1
 def object_to(
     shard: Shard, speaking: Flags, objecting: Flags, hidden: npt.NDArray[np.uint64]
 ) -> Program[bool]:
-    """Whether the attempt is called off.
+    """Object where a device does; return whether the attempt is called off.
 
     Args:
         speaking: [hosted] who is in the sum.
@@ -276,14 +291,13 @@ def object_to(
     rows = np.flatnonzero(speaking)
     drawn = np.frombuffer(entropy.draw(8 * len(rows)), "<u8")
     flags = hidden[rows] + np.where(objecting[rows], drawn, np.uint64(0))
-    yield OBJECTION.send(shard.devices[rows], np.full(len(rows), COORDINATOR), flags)
+    yield OBJECTION.to_coordinator(shard, rows, flags)
     inbox = yield VERDICT.nothing()
-    if (inbox.sender != COORDINATOR).any():
-        raise WrongSender("a device spoke in place of the coordinator")
+    check_from_coordinator(inbox)
     if not np.array_equal(inbox.receiver, shard.devices):
         raise WrongSender("the coordinator's verdict is missing, or came twice")
     if inbox.body.min() != inbox.body.max():
-        raise Equivocation("the coordinator told devices different verdicts")
+        raise Equivocation("the coordinator sent devices different verdicts")
     called_off = int(inbox.body[0]) == CALLED_OFF
     if objecting[rows].any() and not called_off:
         raise ObjectionIgnored("the coordinator opens a sum to which a device objected")
@@ -305,14 +319,15 @@ def decide(asked: Flags) -> Program[bool]:
 
 # Before a device opens anything, t of its mask neighbours confirm that they have it in the sum.
 #
-# A device h that was told to open has some mask neighbours in the sum, by what the coordinator told
-# it. For each of them it sends the coordinator a word, which only h and that neighbour know. The
-# coordinator passes on to each device w the words for it, added up (XOR), and says whose they are.
-# w opens if they are t or more, all of them have w's own word for "in the sum", and the words fit.
+# A device h that was asked to open has some mask neighbours in the sum, according to the
+# coordinator. For each of them it sends the coordinator a word, which only h and that neighbour
+# know. The coordinator passes on to each device w the words for it, added up (XOR), and names their
+# senders. w opens if they are t or more, all of them have w's own word for "in the sum", and the
+# words fit.
 #
-# *What follows, whatever the coordinator says to whom.* A holder that confirmed w was not told that
-# w is lost, and gives out no share of w's pair secret. So if an honest w opens anything, at most k
-# - t of its holders, and the X that collude, give one: k - t + X < t, since 2t - k - X ≥ 1
+# *What follows, whatever the coordinator sends to whom.* A holder that confirmed w did not receive
+# that w is lost, and gives out no share of w's pair secret. So if an honest w opens anything, at
+# most k - t of its holders, and the X that collude, give one: k - t + X < t, since 2t - k - X ≥ 1
 # (`lumos.secagg.parameters`). Its pair secret stays shut.
 #
 # A word that was not sent is 96 bits that the coordinator does not know, and so is a sum with it in
@@ -331,15 +346,16 @@ def confirm(
     """[hosted] who may open.
 
     Args:
-        opening: [hosted] who was told to open.
-        in_sum: [hosted, k] its neighbours in the sum, by what the coordinator said.
+        opening: [hosted] the devices that were asked to open.
+        in_sum: [hosted, k] its neighbours in the sum, according to the coordinator.
         own: [hosted, k, 3] the words for the neighbours.
         theirs: [hosted, k, 3] the words that the neighbours would send.
         threshold: t.
     """
     rows = np.flatnonzero(opening)
-    said = np.where(in_sum[rows, :, None], own[rows], np.uint32(0))
-    yield _outbox(shard, rows, said.astype("<u4").reshape(len(rows), in_sum.shape[1] * _NUMBERS))
+    words = np.where(in_sum[rows, :, None], own[rows], np.uint32(0)).astype("<u4")
+    body = words.reshape(len(rows), in_sum.shape[1] * _NUMBERS).view(np.uint8)
+    yield ALIVE.to_coordinator(shard, rows, body)
     inbox = yield CONFIRMED.nothing()
     rows, confirmed, summed = _read(shard, inbox, in_sum.shape[1])
     listening = opening[rows]
@@ -354,20 +370,9 @@ def confirm(
     return opening & (confirmed_by >= threshold)
 
 
-def _outbox(shard: Shard, rows: Ints, said: Words) -> Outbox:
-    body = said.view(np.uint8)
-    return ALIVE.send(
-        shard.ids_of(rows),
-        np.full(len(rows), COORDINATOR),
-        body,
-        lengths=np.full(len(rows), body.shape[1]),
-    )
-
-
 def _read(shard: Shard, inbox: Inbox, neighbours: int) -> tuple[Ints, Flags, Words]:
     """Rows of the receivers, [rows, k] who confirmed, [rows, 3] the words added up."""
-    if (inbox.sender != COORDINATOR).any():
-        raise WrongSender("a device spoke in place of the coordinator")
+    check_from_coordinator(inbox)
     rows = shard.local(inbox.receiver)
     if len(np.unique(rows)) < len(rows):
         raise WrongSender("the coordinator confirmed a device twice")
@@ -394,13 +399,8 @@ def relay(graph: MaskGraph, speaking: Flags, bodies: Bytes) -> Outbox:
     words = np.zeros((graph.total, k, _NUMBERS), np.uint32)
     words[senders] = np.ascontiguousarray(bodies).view("<u4").reshape(len(senders), k, _NUMBERS)
     # Slots mirror, see `MaskGraph`.
-    heard = words[graph.of(senders), k - 1 - np.arange(k)]
-    summed = np.bitwise_xor.reduce(heard, axis=1).astype("<u4").view(np.uint8)
-    bits = np.packbits(heard.any(axis=2), axis=1, bitorder="little")
+    received = words[graph.of(senders), k - 1 - np.arange(k)]
+    summed = np.bitwise_xor.reduce(received, axis=1).astype("<u4").view(np.uint8)
+    bits = np.packbits(received.any(axis=2), axis=1, bitorder="little")
     body = np.hstack([summed.reshape(len(senders), WORD), bits])
-    return CONFIRMED.send(
-        np.full(len(senders), COORDINATOR),
-        senders,
-        body,
-        lengths=np.full(len(senders), body.shape[1]),
-    )
+    return CONFIRMED.from_coordinator(senders, body)

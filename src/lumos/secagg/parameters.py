@@ -1,4 +1,8 @@
-"""The settings of masked sums: the only source of their defaults."""
+"""Public numbers of masked sums: their settings, the mask graph's k and t, and the fixed point.
+
+The settings are the only source of their defaults. k and t follow from them and the number of
+devices, with the security statement that they fulfil; so does the range of numbers.
+"""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +18,7 @@ from lumos.typing import Bytes, Doubles
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateSettings:
-    """How vectors are summed. All of it is public, and the same at every party.
+    """Settings of masked sums. All of them are public, and the same at every participant.
 
     Args:
         limit: largest absolute value of one number of one device's vector.
@@ -88,11 +92,10 @@ class AggregateSettings:
 # colluders hold t - h at least. A group that leaves two such gaps, or one of k places, has two such
 # windows that do not overlap. So unless it is parted, a group that is opened goes round the ring,
 # with at most one gap of h places, shorter than k; and unless some device is surrounded, each of
-# its members has t - X_v ≥ k
-# - t + 1 others of it among its neighbours. n(n-1) and not C(n,2): a coordinator that lies in the
-# draw may give each device a seed of its own; a group is then counted at one end, in the graph of
-# the device there. For the same reason the bound of the surrounded is a sum over devices and needs
-# no common graph.
+# its members has t - X_v ≥ k - t + 1 others of it among its neighbours. n(n-1) and not C(n,2): a
+# coordinator that lies in the draw may give each device a seed of its own; a group is then counted
+# at one end, in the graph of the device there. For the same reason the bound of the surrounded is a
+# sum over devices and needs no common graph.
 #
 # Devices that fall silent without anybody's choice are d, with D ~ Hypergeometric(n-1, d, k) of
 # them among the neighbours of a device:

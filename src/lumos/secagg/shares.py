@@ -1,12 +1,14 @@
-"""Shamir's secret sharing over GF(65521), for many secrets at once.
+"""Secret shares: Shamir's scheme, shares that follow from pair keys, and the vault of a holder.
+
+Shamir's secret sharing over GF(65521), for many secrets at once.
 
 A secret is the value at 0 of a polynomial of degree t - 1 that is determined by its values at t
 other points; the share at point x ≠ 0 is its value there.
 
 *Any t shares give the secret*: t values determine a polynomial of degree t - 1 (Lagrange).
-*Any t - 1 shares say nothing*: for t - 1 points and any secret s' there is exactly one polynomial
-of degree t - 1 with those values and s' at 0. So where t values are uniform, the secret is uniform
-given any t - 1 shares: secrecy is perfect, not computational.
+*Any t - 1 shares reveal nothing*: for t - 1 points and any secret s' there is exactly one
+polynomial of degree t - 1 with those values and s' at 0. So where t values are uniform, the secret
+is uniform given any t - 1 shares: secrecy is perfect, not computational.
 
 p = 65521 is the largest prime below 2^16: elements travel in two bytes, and since
 t · (p - 1)^2 < 2^53 for t < 2^21, products of matrices of elements are exact in float64, where
@@ -111,13 +113,13 @@ def _inverses(prime: int) -> Ints:
 #
 # *Why that is Shamir's sharing.* The polynomial is uniform, since a_1 … a_t are. A correction of
 # which nobody knows a_j is uniform whatever the polynomial, as a_j is independent of it: a one-time
-# pad. One of which a_j is known tells the share P(j), as its owner's answer would in Shamir's
+# pad. One of which a_j is known gives the share P(j), as its owner's answer would in Shamir's
 # scheme. So whoever knows m values a_j knows m shares and nothing else; with m < t the secret is
 # uniform. Values are made from 32 bits for each element and not drawn from GF(p): a secret is
 # guessed at most e^(2^-15 · 8 k) ≤ 1.3 times as easily.
 #
 # *Only those who are present hold a share.* The value of a holder that u did not count among the
-# present is tied to nothing, whatever the coordinator tells that holder.
+# present is tied to nothing, whatever the coordinator sends that holder.
 
 
 def holder_order(present: Flags) -> Ints:
@@ -183,13 +185,13 @@ def _plus(elements: Elements, others: Ints) -> Elements:
 # In a round every device has two secrets, shared among its k neighbours: the *self secret*, whose
 # mask is opened when its vector has arrived, and the *pair secret*, which opens its pair masks when
 # it is lost. Both together would open its vector. What a holder holds follows from the keys of the
-# round (`lumos.secagg.shares`), which exist nowhere else once the round has begun.
+# round (`lumos.secagg.masks`), which exist nowhere else once the round has begun.
 
 SELF, PAIR = 0, 1
 
 
 class ShareVault(InMemoryOnly):
-    """What hosted devices hold for their neighbours in one round.
+    """Shares that hosted devices hold for their neighbours in one round.
 
     Args:
         values: [hosted, k, 2, limbs] of the self secret and of the pair secret; kept, not copied.

@@ -1,4 +1,6 @@
-"""What passes in a masked sum, message by message.
+"""The messages of masked sums: their topics, in the order in which they pass, and their bytes.
+
+SETUP:
 
 | round | from → to | bytes |
 |---|---|---|
@@ -9,7 +11,9 @@
 | keys | device → its k mask neighbours | 48: a public key; a tag of the seed |
 
 These five pass once per run; the first four again, at most `DRAWS` times in all, where a draw is
-void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device:
+void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device.
+`wrapped` and `left-out` are the stage SHARE_KEYS, `masked` and `lost` COLLECT_MASKED_VECTORS, the
+others UNMASK:
 
 | round | from → to | bytes |
 |---|---|---|
@@ -17,7 +21,7 @@ void. Each sum then passes between the devices and the coordinator alone, 8 mess
 | left-out | coordinator → device | 8 for each neighbour that is left out, 8 for "go on" |
 | masked | device → coordinator | the vector, 1 to 8 a number; 16 (j - t) + 16 (b) |
 | lost | coordinator → device | 8 for each neighbour that is lost, 8 for "open" |
-| alive | device → coordinator | 12 k: for each neighbour in the sum a word that says so |
+| alive | device → coordinator | 12 k: for each neighbour in the sum a word that proves it |
 | confirmed | coordinator → device | 12 + k/8: the words for it added up, and whose they are |
 | reveal | device → coordinator | 16 for each neighbour in the round: one share |
 | sum | coordinator → device | the sum, as many a number |
@@ -25,7 +29,7 @@ void. Each sum then passes between the devices and the coordinator alone, 8 mess
 (a) corrections of the shares of the pair secret, and a commitment to it; (b) the same of the self
 secret, for j neighbours in the round.
 
-Real devices compare afterwards what they were told (`SecureAggregator.compare_told`):
+Real devices compare afterwards the sums that they received (`SecureAggregator.compare_told`):
 
 | round | from → to | bytes |
 |---|---|---|
@@ -43,13 +47,15 @@ from enum import IntEnum
 
 import numpy as np
 
-from lumos.exchange.messages import PUBLIC_ID, Door, Topic
+from lumos.device.shard import COORDINATOR
+from lumos.errors import WrongSender
+from lumos.exchange.messages import PUBLIC_ID, Door, Inbox, Topic
 from lumos.secagg.masks import COMMITMENT, KEY, SEED, WORD
 from lumos.secagg.shares import LIMBS
 
 
 class Stage(IntEnum):
-    """Where a device falls silent: it sends nothing in this stage, nor later in the round."""
+    """The stage in which a device falls silent: it sends nothing there, nor later in the round."""
 
     WRAPPED = 0
     MASKED = 1
@@ -203,3 +209,9 @@ def published_bytes(holders: int, threshold: int) -> int:
 def confirmed_bytes(neighbours: int) -> int:
     """Bytes of one `confirmed` message."""
     return WORD + -(-neighbours // 8)
+
+
+def check_from_coordinator(inbox: Inbox) -> None:
+    """Raise `WrongSender` unless all messages are the coordinator's."""
+    if (inbox.sender != COORDINATOR).any():
+        raise WrongSender("a device spoke in place of the coordinator")

@@ -1,4 +1,8 @@
-"""The exact optimum and its proof, by the observer: an oracle and a report, never a protocol."""
+"""Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees.
+
+`balance` runs a whole federation, `balance_parts` the parts that one process hosts. Then come the
+likely cost of a run, and the exact optimum with its proof.
+"""
 
 import time
 from collections.abc import Sequence
@@ -39,78 +43,6 @@ if TYPE_CHECKING:
     import pandas
 
 
-def least_largest_workload(graph: Graph) -> int:
-    """The least possible largest workload, by maximum flow.
-
-    Start from any assignment. Workload k is possible iff the surplus above k can flow, along
-    carried edges, to devices with room below k. Binary search over k.
-    """
-    if not graph.edges:
-        return 0
-    first, second = graph.edge_list().T
-    degree = graph.degrees
-    owner = np.where(degree[first] <= degree[second], first, second)
-    other = first + second - owner
-    workload = np.bincount(owner, minlength=graph.devices)
-    low, high = -(-graph.edges // graph.devices), int(workload.max())
-    while low < high:
-        middle = (low + high) // 2
-        if _possible(owner, other, workload, middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _possible(owner: Ints, other: Ints, workload: Ints, most: int) -> bool:
-    devices = len(workload)
-    source, sink = devices, devices + 1
-    over, under = np.flatnonzero(workload > most), np.flatnonzero(workload < most)
-    tails = np.concatenate([owner, np.full(len(over), source), under])
-    heads = np.concatenate([other, over, np.full(len(under), sink)])
-    room = np.concatenate(
-        [np.ones(len(owner), np.int64), workload[over] - most, most - workload[under]]
-    )
-    network = csr_array((room.astype(np.int32), (tails, heads)), shape=(devices + 2, devices + 2))
-    flow = maximum_flow(network, source, sink)
-    return bool(flow.flow_value == (workload[over] - most).sum())
-
-
-def certificate(graph: Graph, keep: npt.NDArray[np.bool_], workload: Ints) -> Ints:
-    """All devices reachable over carried edges from those of largest workload, increasing.
-
-    Args:
-        keep: [2 · edges] over the graph's neighbour array: True where the device carries it.
-        workload: [devices].
-    """
-    inside = workload == workload.max(initial=0)
-    frontier = np.flatnonzero(inside)
-    degrees = graph.degrees
-    while len(frontier):
-        slots = spans(graph.offsets[frontier], degrees[frontier])
-        reached = np.unique(graph.neighbours[slots[keep[slots]]])
-        frontier = reached[~inside[reached]]
-        inside[frontier] = True
-    return np.flatnonzero(inside)
-
-
-def forced_workload(graph: Graph, devices: Ints) -> int:
-    """What `devices` alone prove: some one of them carries at least ⌈inner edges / |set|⌉.
-
-    Reads only the graph and the set, so that it can check anybody's certificate.
-    """
-    if not len(devices):
-        return 0
-    inside = np.zeros(graph.devices, np.bool_)
-    inside[devices] = True
-    first, second = graph.edge_list().T
-    inner = int((inside[first] & inside[second]).sum())
-    return -(-inner // int(inside.sum()))
-
-
-# Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Balanced:
     """Balanced trees of a simulated federation, as the observer sees them."""
@@ -125,12 +57,12 @@ class Balanced:
     history: list[tuple[int, int]] = field(repr=False)
     """(iteration, largest workload) whenever it changed (iterative balancers only)."""
     randomness: RandomnessSource
-    """Where the devices' secrets came from."""
+    """Source of the devices' secrets."""
     seconds: float
 
     @property
     def compare(self) -> str:
-        """Which comparison backend answered: `secure`, `ideal`, or `none` if nothing was asked."""
+        """The comparison backend that answered: `secure`, `ideal`, or `none` if none was asked."""
         return self.settings.compare if self.ledger.comparisons else "none"
 
     @property
@@ -363,20 +295,20 @@ class _Rate:
         self._progress(min(done, self._expected), self._expected, f"{rate:,.0f} comparisons/s")
 
 
-# What a run is likely to cost, before it starts: comparisons, and seconds on this machine.
+# The likely cost of a run, before it starts: comparisons, and seconds on this machine.
 
 _TRIALS = 12
 
 
 def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
-    """How many comparisons a run is likely to need, as its balancer estimates."""
+    """Estimate the comparisons of a run, as its balancer does."""
     return BALANCERS[settings.balancer].expected_comparisons(DegreeSums.of(graph.degrees), settings)
 
 
 def expected_seconds(
     graph: Graph, settings: TreeSettings, randomness: RandomnessSource = "seeded"
 ) -> float:
-    """How long the secret comparisons of a run are likely to take; 0 where there are none.
+    """Estimate the seconds of the secret comparisons of a run; 0 where there are none.
 
     Times a few comparisons, unless nothing is compared in secret.
     """
@@ -400,3 +332,75 @@ def comparisons_per_second(group: Group, workers: int | None = None) -> float:
             message = None if reply is None else sender.step(reply)
     rate = _TRIALS / (time.perf_counter() - start)
     return rate * (workers or cores())
+
+
+# The exact optimum and its proof, by the observer: an oracle and a report, never a protocol.
+
+
+def least_largest_workload(graph: Graph) -> int:
+    """The least possible largest workload, by maximum flow.
+
+    Start from any assignment. Workload k is possible iff the surplus above k can flow, along
+    carried edges, to devices with room below k. Binary search over k.
+    """
+    if not graph.edges:
+        return 0
+    first, second = graph.edge_list().T
+    degree = graph.degrees
+    owner = np.where(degree[first] <= degree[second], first, second)
+    other = first + second - owner
+    workload = np.bincount(owner, minlength=graph.devices)
+    low, high = -(-graph.edges // graph.devices), int(workload.max())
+    while low < high:
+        middle = (low + high) // 2
+        if _possible(owner, other, workload, middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _possible(owner: Ints, other: Ints, workload: Ints, most: int) -> bool:
+    devices = len(workload)
+    source, sink = devices, devices + 1
+    over, under = np.flatnonzero(workload > most), np.flatnonzero(workload < most)
+    tails = np.concatenate([owner, np.full(len(over), source), under])
+    heads = np.concatenate([other, over, np.full(len(under), sink)])
+    room = np.concatenate(
+        [np.ones(len(owner), np.int64), workload[over] - most, most - workload[under]]
+    )
+    network = csr_array((room.astype(np.int32), (tails, heads)), shape=(devices + 2, devices + 2))
+    flow = maximum_flow(network, source, sink)
+    return bool(flow.flow_value == (workload[over] - most).sum())
+
+
+def certificate(graph: Graph, keep: npt.NDArray[np.bool_], workload: Ints) -> Ints:
+    """All devices reachable over carried edges from those of largest workload, increasing.
+
+    Args:
+        keep: [2 · edges] over the graph's neighbour array: True where the device carries it.
+        workload: [devices].
+    """
+    inside = workload == workload.max(initial=0)
+    frontier = np.flatnonzero(inside)
+    degrees = graph.degrees
+    while len(frontier):
+        slots = spans(graph.offsets[frontier], degrees[frontier])
+        reached = np.unique(graph.neighbours[slots[keep[slots]]])
+        frontier = reached[~inside[reached]]
+        inside[frontier] = True
+    return np.flatnonzero(inside)
+
+
+def forced_workload(graph: Graph, devices: Ints) -> int:
+    """Return the workload that `devices` force: one of them has at least ⌈inner edges / |set|⌉.
+
+    Reads only the graph and the set, so that it can check anybody's certificate.
+    """
+    if not len(devices):
+        return 0
+    inside = np.zeros(graph.devices, np.bool_)
+    inside[devices] = True
+    first, second = graph.edge_list().T
+    inner = int((inside[first] & inside[second]).sum())
+    return -(-inner // int(inside.sum()))

@@ -15,16 +15,23 @@ import numpy.typing as npt
 
 from lumos.crypto.groups import ED25519, Group
 from lumos.device.shard import Shard
-from lumos.errors import BudgetExceeded, ProtocolError, UsageError
-from lumos.exchange.counts import ANSWER_BITS, Booking
+from lumos.errors import BudgetExceeded, UsageError
+from lumos.exchange.counts import ANSWER_BITS
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import Door, Topic
 from lumos.exchange.tape import Tape
 from lumos.secagg.openings import anyone, count_for_everyone
 from lumos.twoparty.comparison import PROTOCOL, Kind, Spec, messages
-from lumos.twoparty.session import NONCE
-from lumos.twoparty.workers import ComparedPairs, OnSteps, PartyBatch, Workers, count_answers
+from lumos.twoparty.workers import (
+    BatchBooking,
+    ComparedPairs,
+    OnSteps,
+    PartyBatch,
+    Workers,
+    count_answers,
+    swap_in_clear,
+)
 from lumos.typing import Flags, Ints
 
 Signs = npt.NDArray[np.int8]
@@ -96,7 +103,7 @@ def count_objections(devices: Ints) -> Program[None]:
             return
 
 
-# Which pairs have an open session. Both ends keep the same record, without a message.
+# Open sessions of pairs. Both ends keep the same record, without a message.
 
 
 class Sessions:
@@ -147,7 +154,9 @@ class Sessions:
     def _reveal(self, pairs: ComparedPairs, ways: int) -> None:
         ledger = self._ledger
         if self._budget is not None and len(pairs):
-            bits = ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
+            bits = (
+                ledger.answers.pair_bits(pairs.rows, pairs.slots, pairs.peers) + ANSWER_BITS[ways]
+            )
             most = float(bits.max())
             if most > self._budget + 1e-9:
                 # Who compares with whom is private: the pair is not named.
@@ -171,7 +180,7 @@ CLEAR = Topic(
     learns="both ends learn the answer (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealComparer:
@@ -197,69 +206,22 @@ class IdealComparer:
 
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
         """For each pair, whether S's value is below R's."""
-        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 2, self._point))
+        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.LT))
         return np.where(pairs.first, mine < theirs, theirs < mine)
 
     def three_way(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Signs]:
         """For each pair the sign of (own value - peer's value)."""
-        mine, theirs = yield from self._meet(pairs, values, _plan(bits, 3, self._point))
+        mine, theirs = yield from self._meet(pairs, values, spec_of(bits, Kind.THREE_WAY))
         signs: Signs = np.sign(mine - theirs).astype(np.int8)
         return signs
 
-    def _meet(
-        self, pairs: ComparedPairs, values: Ints, plan: "_Plan"
-    ) -> Program[tuple[Ints, Ints]]:
-        mine = np.minimum(values, 2**plan.bits - 1)
-        fresh = self._sessions.open(pairs, plan.bits, plan.ways)
-        inbox = yield CLEAR.send(self._shard.ids_of(pairs.rows), pairs.peers, mine)
-        # Sorted as the pairs are, one each.
-        if inbox.sender.size != pairs.peers.size or np.count_nonzero(inbox.sender != pairs.peers):
-            raise ProtocolError("a peer did not send the message that is due; run again")
-        self._book(pairs, fresh, plan)
-        return mine, inbox.body
-
-    def _book(self, pairs: ComparedPairs, fresh: Flags, plan: "_Plan") -> None:
-        ledger, rows, first = self._ledger, pairs.rows, pairs.first
-        ledger.round += plan.rounds  # the swap itself stood for the opening message's round
-        if not rows.size:
-            return
-        ledger.book(CLEAR, rows[first], plan.as_sender)
-        ledger.book(CLEAR, rows[~first], plan.as_receiver)
-        ledger.book_rounds(rows, plan.rounds)
-        if np.count_nonzero(fresh):
-            ledger.book(CLEAR, rows[first & fresh], plan.opening)
-            ledger.book(CLEAR, rows[~first & fresh], _other_end(plan.opening))
-            ledger.book_rounds(rows[fresh], 1)
-
-
-def _other_end(booking: Booking) -> Booking:
-    return Booking(booking.received, booking.sent, booking.bytes_received, booking.bytes_sent)
-
-
-class _Plan(NamedTuple):
-    """What one comparison stands for: rounds, and messages at S and at R in an open session.
-
-    opening: what is added at S where the session is new.
-    """
-
-    bits: int
-    ways: int
-    rounds: int
-    as_sender: Booking
-    as_receiver: Booking
-    opening: Booking
-
-
-@cache
-def _plan(bits: int, ways: int, point: int) -> _Plan:
-    spec = Spec(bits, Kind.THREE_WAY if ways == 3 else Kind.LT)
-    plan = messages([spec], first=False, point=point)
-    down = [message.length for message in plan if not message.to_sender]
-    up = [message.length for message in plan if message.to_sender]
-    as_sender = Booking(len(down), len(up), sum(down), sum(up))
-    # S sends the opening, and R's first message is longer by its nonce.
-    opening = Booking(1, 0, NONCE + point, NONCE)
-    return _Plan(bits, ways, len(plan), as_sender, _other_end(as_sender), opening)
+    def _meet(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[tuple[Ints, Ints]]:
+        mine = np.minimum(values, 2**spec.bits - 1)
+        fresh = self._sessions.open(pairs, spec.bits, spec.ways)
+        theirs = yield from swap_in_clear(CLEAR, self._shard, pairs, mine)
+        plan = messages((spec,), first=False, point=self._point)
+        BatchBooking.of(plan, self._point).book(self._ledger, CLEAR, pairs, fresh)
+        return mine, theirs
 
 
 # The secret comparison in rounds: real messages through the exchange, one party for each end.
@@ -307,36 +269,17 @@ class SecureComparer:
 
     def _compare(self, pairs: ComparedPairs, values: Ints, spec: Spec) -> Program[Ints]:
         fresh = self._sessions.open(pairs, spec.bits, spec.ways)
-        senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
         batch = PartyBatch(
             SECRET, "compare", self._group, self._shard, self._workers, self._on_steps, pairs
         )
         batch.begin(*PROTOCOL.encode(spec, np.minimum(values, 2**spec.bits - 1)))
-
-        # S sends first where it opens the session; in an open one R does.
         point = self._group.point_bytes
-        opening, *_ = messages([spec], first=True, point=point)
-        new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
-        inbox = yield batch.send(new, batch.step(new, opening.length), opening.length)
-
-        plan = messages([spec], first=False, point=point)
-        for number, message in enumerate(plan):
-            sending = receivers if message.to_sender else senders
-            # R's first message carries its nonce where the session is new.
-            nonce = NONCE * fresh[sending] if number == 0 else np.zeros(len(sending), np.int64)
-            width = message.length + (NONCE if number == 0 else 0)
-            bodies = np.zeros((len(pairs), width), np.uint8)
-            bodies[answering] = batch.step(answering, width, inbox)
-            if number == 0:
-                first = receivers[~fresh[receivers]]
-                bodies[first] = batch.step(first, width)
-            inbox = yield batch.send(sending, bodies[sending], message.length + nonce)
-            answering = senders if message.to_sender else receivers
-        batch.step(answering, 0, inbox)
-        return batch.results()
+        opening, *_ = messages((spec,), first=True, point=point)
+        plan = messages((spec,), first=False, point=point)
+        return (yield from batch.run(opening, plan, fresh))
 
 
-# What comparisons answered to each end, recorded for an auditor.
+# A record of the answers of comparisons, for an auditor.
 #
 #     with recording() as tape, recording_answers(tape) as answers:
 #         lumos.balance(graph, settings, transport="recording")
@@ -349,7 +292,7 @@ class OutcomesOfEnds(NamedTuple):
     """Outcomes that devices of one shard got at the same time."""
 
     position: int
-    """How many entries of the tape came before."""
+    """Number of entries of the tape before these."""
     device: Ints
     """[answers] who got the answer."""
     peer: Ints

@@ -54,7 +54,7 @@ import numpy as np
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
-from lumos.crypto.groups import ED25519, ED25519_POINT, Group
+from lumos.crypto.groups import ED25519_POINT, Group
 from lumos.errors import BadValue, UsageError
 from lumos.twoparty.lookup import Lookup, Query, digit_widths, unmask
 from lumos.twoparty.session import (
@@ -70,17 +70,17 @@ from lumos.twoparty.session import (
 )
 from lumos.typing import Bytes, Ints
 
-# What is compared, and the public list of messages that follows from it.
+# The spec of a comparison, and the public list of messages that follows from it.
 #
-# Everything here is public and fixed before the first byte is sent: who sends when, and how many
-# bytes. The ideal backend books from this module, the secure one is checked against it.
+# Everything here is public and fixed before the first byte is sent. The ideal backend books from
+# it, the secure one is checked against it.
 
 MAX_BITS = 32
 DIRECT_BITS = 12
 
 
 class Kind(StrEnum):
-    """Which relation of the sender's x to the receiver's y is computed."""
+    """Relations of the sender's x to the receiver's y."""
 
     LT = "lt"
     LE = "le"
@@ -88,7 +88,7 @@ class Kind(StrEnum):
 
 
 class Reveal(StrEnum):
-    """Who learns the outcome."""
+    """The ends that learn the outcome."""
 
     BOTH = "both"
     SENDER = "sender"
@@ -130,12 +130,12 @@ class Spec:
 
     @property
     def sender_learns(self) -> bool:
-        """Whether the outcome is revealed to the sender."""
+        """True if the outcome is revealed to the sender."""
         return self.reveal in (Reveal.BOTH, Reveal.SENDER)
 
     @property
     def receiver_learns(self) -> bool:
-        """Whether the outcome is revealed to the receiver."""
+        """True if the outcome is revealed to the receiver."""
         return self.reveal in (Reveal.BOTH, Reveal.RECEIVER)
 
 
@@ -251,7 +251,7 @@ def opened_bits(spec: Spec, part: Part) -> list[int]:
 def messages(
     specs: Sequence[Spec], *, first: bool, point: int = ED25519_POINT
 ) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch.
+    """List the messages of a batch: sender and bytes.
 
     Args:
         specs: of its items, in order.
@@ -425,7 +425,7 @@ def outcome(spec: Spec, value: int) -> int:
     return (1, -1, 0)[value]
 
 
-# One comparison of a batch, as one of its two parties sees it.
+# One comparison of a batch at one end.
 
 
 def fitting(value: int, bits: int) -> int:
@@ -470,7 +470,7 @@ class Comparison(InMemoryOnly):
         return self.plan.digits
 
     def is_checked(self, position: int) -> bool:
-        """Whether this part holds tables or opened levels."""
+        """Return whether this part holds tables or opened levels."""
         part = self.part(position)
         return bool(part.tables or part.opened)
 
@@ -545,14 +545,7 @@ def cut_parts(
 class Sender(LookupSender[Spec, int, Comparison]):
     """The party whose value stands on the left: [x < y], [x ≤ y], sign(x − y)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, RULES, group)
-        self._points = b""
-
-    def close(self) -> None:
-        """Forget every secret; the session answers nothing any more."""
-        super().close()
-        self._points = b""
+    _rules = RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         check = self._check
@@ -624,8 +617,7 @@ def _tree(comparison: Comparison) -> list[Bytes]:
 class Receiver(LookupReceiver[Spec, int, Comparison]):
     """The party whose value stands on the right: [x < y], [x ≤ y], sign(x − y)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, RULES, group)
+    _rules = RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position > 0:

@@ -43,7 +43,7 @@ class Lookup(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many values the index has."""
+        """Number of values of the index."""
         return 1 << sum(self.widths)
 
     @property

@@ -1,4 +1,16 @@
-"""What the products of a shard are made of: a matching, chosen words, vectors of small numbers."""
+"""Sums of the products of matched devices, in rounds.
+
+    sums = paired_sums(shard, endpoint, aggregator)      # aggregator: masked sums, after its setup
+    yield from sums.setup(partner, chosen)               # once per run: [hosted], [hosted, words]
+    total = yield from sums.sum(vectors, noise, step)    # vectors: int8 [hosted, width]
+
+    coordinator = PairedCoordinator(masked_sums)         # in the coordinator's program
+    total = yield from coordinator.sum(words * width)
+
+The total is Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs (u, v). In the order of the file: checks
+of arguments, the topics, the backends of products (`IdealProducts`, `SecureProducts`), and the sums
+over pairs with the rule for who is in a sum.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -30,18 +42,6 @@ from lumos.twoparty.products import (
 from lumos.typing import Doubles, Flags, Ints
 
 
-class PairProducts(Protocol):
-    """Products of matched devices: `SecureProducts` and `IdealProducts`."""
-
-    def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
-        """Once per run. `partner`: [hosted] id or -1; `chosen`: [hosted, words] 0 or 1."""
-        ...
-
-    def multiply(self, vectors: npt.NDArray[np.int8], step: int, attempt: int) -> Program[object]:
-        """Shares of the products, or what the ideal backend has in their place."""
-        ...
-
-
 def check_pairs(shard: Shard, partner: Ints, chosen: csr_array) -> None:
     """Raise `UsageError` or `InputError` unless these are partners and choices of the devices."""
     if partner.shape != (len(shard),) or not within(partner, -1, shard.total):
@@ -64,12 +64,14 @@ def check_vectors(shard: Shard, vectors: npt.NDArray[np.int8]) -> None:
         raise InputError("a number of a product lies beyond ±127")
 
 
-# What passes between the two devices of a pair, and how long it is.
+# The messages between the two devices of a pair.
 #
-# | round | when | bytes, each way | |---|---|---| | opening, points, columns | once per run | 80;
-# 4,112; 128 ⌈F/8⌉ + 16 | | correction | each attempt of each step | F K word + 16 | | ready | each
-# attempt, before masking | 16: "I hold my share" | | present | each attempt, before anything is
-# opened | 16: "I am in the sum with my share" |
+# | round | when | bytes, each way |
+# |---|---|---|
+# | opening, points, columns | once per run | 80; 4,112; 128 ⌈F/8⌉ + 16 |
+# | correction | each attempt of each step | F K word + 16 |
+# | ready | each attempt, before masking | 16: "I hold my share" |
+# | present | each attempt, before anything is opened | 16: "I am in the sum with my share" |
 
 SETUP_ROUNDS = 3
 STEP_ROUNDS = 3
@@ -113,49 +115,6 @@ PRESENT = Topic(
 )
 
 
-# Messages between partners: one each way in a round, or none where a partner is silent.
-
-
-class PairMail:
-    """Sends to the partners of hosted devices, and receives from them.
-
-    Args:
-        shard: the hosted devices.
-        partner: [hosted] id of each device's partner, or -1.
-    """
-
-    def __init__(self, shard: Shard, partner: Ints) -> None:
-        self._shard = shard
-        self.partner = partner
-
-    def swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
-        """Send a message of `size` bytes from each row to its partner.
-
-        Args:
-            bodies: by row, what is sent; all of `size` bytes.
-
-        Returns:
-            By row, what its partner sent, for the rows that sent something themselves.
-        """
-        rows = np.array(sorted(bodies), np.int64)
-        joined = b"".join(bodies[row] for row in rows.tolist())
-        body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
-        lengths = np.full(len(rows), size) if topic.shape is None else None
-        inbox = yield topic.send(
-            self._shard.devices[rows], self.partner[rows], body, lengths=lengths
-        )
-        to = self._shard.local(inbox.receiver)
-        if (self.partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
-            raise WrongSender("a message came from a device that is not the partner, or twice")
-        sizes = inbox.batch.lengths
-        received = {}
-        for place, row in enumerate(to.tolist()):
-            if row in bodies:
-                length = size if sizes is None else int(sizes[place])
-                received[row] = inbox.body[place, :length].tobytes()
-        return received
-
-
 # The ideal products: partners exchange their numbers in the clear, booked as the secure ones.
 #
 # For simulations only. Device u then adds b_u ⊗ Z_v itself, and nobody holds a share.
@@ -172,7 +131,7 @@ BOOKED = {
 }
 """The topics of the secure products, as the ideal ones book them."""
 IDEAL_TOPICS = frozenset({CLEAR, *BOOKED.values()})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealProducts:
@@ -217,12 +176,10 @@ class IdealProducts:
         if self._by_word is None:
             raise UsageError("the first product of a run needs setup() before it")
         rows, width = self._paired, vectors.shape[1]
-        body = np.ascontiguousarray(vectors[rows]).view(np.uint8)
+        body = np.ascontiguousarray(vectors[rows]).view(np.uint8).reshape(len(rows), width)
+        lengths = CLEAR.whole_rows(body)
         inbox = yield CLEAR.send(
-            self._shard.devices[rows],
-            self._partner[rows],
-            body.reshape(len(rows), width),
-            lengths=np.full(len(rows), width),
+            self._shard.devices[rows], self._partner[rows], body, lengths=lengths
         )
         # Sorted by receiver, as the hosted devices are, one each.
         if not np.array_equal(inbox.receiver, self._shard.devices[rows]) or not np.array_equal(
@@ -280,7 +237,7 @@ class SecureProducts(InMemoryOnly):
         self._fixed = fixed
         self._group = group
         self._sessions: dict[int, PairSession] = {}
-        self._mail: PairMail | None = None
+        self._partner: Ints | None = None
         self._words = 0
 
     def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
@@ -291,7 +248,7 @@ class SecureProducts(InMemoryOnly):
             chosen: [hosted, words] 1 where a device chose the word, else 0.
         """
         check_pairs(self._shard, partner, chosen)
-        self._mail, self._words = PairMail(self._shard, partner.copy()), chosen.shape[1]
+        self._partner, self._words = partner.copy(), chosen.shape[1]
         for session in self._sessions.values():
             session.close()
         self._sessions = {}
@@ -342,33 +299,56 @@ class SecureProducts(InMemoryOnly):
             held[row] = True
         return PairShares(words, held)
 
-    def say(
-        self, topic: Topic, purpose: bytes, speaking: Flags, step: int, attempt: int
+    def confirm(
+        self, topic: Topic, purpose: bytes, sending: Flags, step: int, attempt: int
     ) -> Program[Flags]:
-        """Say a word to the partner that proves who speaks.
+        """Send the partner a word that proves its sender.
 
         Args:
-            purpose: what the word says.
-            speaking: [hosted] who says it.
+            purpose: the meaning of the word.
+            sending: [hosted] who sends it.
 
         Returns:
-            [hosted] who said it, and heard it from its partner.
+            [hosted] who sent it, and received it from its partner.
         """
         bodies = {
             row: self._sessions[row].word(purpose, step, attempt, mine=True)
-            for row in np.flatnonzero(speaking).tolist()
+            for row in np.flatnonzero(sending).tolist()
         }
         received = yield from self._swap(topic, bodies, CHECK)
-        heard = np.zeros(len(self._shard), np.bool_)
+        confirmed = np.zeros(len(self._shard), np.bool_)
         for row, word in received.items():
             self._sessions[row].check_word(word, purpose, step, attempt)
-            heard[row] = True
-        return heard
+            confirmed[row] = True
+        return confirmed
 
     def _swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
-        if self._mail is None:
+        """Send a message of `size` bytes from each row to its partner, who may be silent.
+
+        Args:
+            bodies: by row, what is sent; all of `size` bytes.
+
+        Returns:
+            By row, what its partner sent, for the rows that sent something themselves.
+        """
+        shard, partner = self._shard, self._partner
+        if partner is None:
             raise UsageError("the first product of a run needs setup() before it")
-        return (yield from self._mail.swap(topic, bodies, size))
+        rows = np.array(sorted(bodies), np.int64)
+        joined = b"".join(bodies[row] for row in rows.tolist())
+        body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
+        lengths = topic.whole_rows(body)
+        inbox = yield topic.send(shard.devices[rows], partner[rows], body, lengths=lengths)
+        to = shard.local(inbox.receiver)
+        if (partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
+            raise WrongSender("a message came from a device that is not the partner, or twice")
+        sizes = inbox.batch.lengths
+        received = {}
+        for place, row in enumerate(to.tolist()):
+            if row in bodies:
+                length = size if sizes is None else int(sizes[place])
+                received[row] = inbox.body[place, :length].tobytes()
+        return received
 
 
 # Sums of the products of matched devices: both ends of a pair are in a sum, or neither.
@@ -377,19 +357,19 @@ class SecureProducts(InMemoryOnly):
 #
 # 1. *before masking* partners confirm to each other that they hold their shares (`ready`); a device
 #    whose partner did not confirm sends zero for its pair;
-# 2. *after the coordinator said who is lost, and before anything is opened,* partners tell each
-#    other that they are in the sum with their share (`present`); a device that is, and does not
-#    hear it from its partner, objects (`lumos.secagg.openings`);
+# 2. *after the coordinator named the lost devices, and before anything is opened,* partners confirm
+#    to each other that they are in the sum with their share (`present`); a device that is, and does
+#    not receive it from its partner, objects (`lumos.secagg.openings`);
 # 3. on an objection the attempt is called off unopened and made again without that pair: with fresh
 #    shares and masks, the same vectors and the same noise; after `ATTEMPTS` of them it is an error;
 # 4. of all attempts of a step at most one is opened: see `lumos.secagg.openings` for the rule of
 #    the holders and the counting argument.
 #
 # **A lying coordinator** can spoil a sum, not read a product. Within one attempt there is one sum
-# (`lumos.secagg.device`). If it ignores objections, or tells each end that the other is lost,
+# (`lumos.secagg.device`). If it ignores objections, or reports to each end that the other is lost,
 # that sum has one share of the pair: uniform. In another attempt the shares are fresh, so shares of
-# different attempts of one pair say nothing together; and two attempts with the same vectors, whose
-# difference would be a pair's product, are not both opened.
+# different attempts of one pair reveal nothing together; and two attempts with the same vectors,
+# whose difference would be a pair's product, are not both opened.
 
 ATTEMPTS = 4
 """Attempts at one sum before it is an error."""
@@ -460,7 +440,7 @@ class SecurePairedSums:
         for attempt in range(ATTEMPTS):
             shares = yield from self._products.multiply(vectors, step, attempt, paired)
             words = shares.words
-            ready = yield from self._products.say(READY, b"ready", shares.held, step, attempt)
+            ready = yield from self._products.confirm(READY, b"ready", shares.held, step, attempt)
             words[~ready] = 0
             noise = _noise(noise_shares, words.shape, self._aggregator.fixed)
             alone = np.zeros(self._hosted, np.bool_)
@@ -469,8 +449,10 @@ class SecurePairedSums:
                 opening: Flags, ready: Flags = ready, alone: Flags = alone, attempt: int = attempt
             ) -> Program[Flags]:
                 present = opening & ready
-                heard = yield from self._products.say(PRESENT, b"present", present, step, attempt)
-                alone[:] = present & ~heard
+                confirmed = yield from self._products.confirm(
+                    PRESENT, b"present", present, step, attempt
+                )
+                alone[:] = present & ~confirmed
                 return alone
 
             ended = yield from self._aggregator.attempt(noise, words, step, attempt, objections)

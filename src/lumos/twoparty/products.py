@@ -1,23 +1,17 @@
-"""Products of matched devices, as shares that enter a masked sum.
+"""Products of two matched devices, as shares: a session over bytes, the same at both ends.
 
-    sums = paired_sums(shard, endpoint, aggregator)      # aggregator: masked sums, after its setup
-    yield from sums.setup(partner, chosen)               # once per run: [hosted], [hosted, words]
-    total = yield from sums.sum(vectors, noise, step)    # vectors: int8 [hosted, width]
-
-    coordinator = PairedCoordinator(masked_sums)         # in the coordinator's program
-    total = yield from coordinator.sum(words * width)
-
-The total is Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs (u, v), and no device sees the other's
-words b or numbers Z. `extension` has the oblivious transfers, `pair_session` the session of a pair
-over bytes, `secure` and `ideal` the backends, `paired_sums` the rule for who is in a sum.
+For devices u and v with chosen words b and small numbers Z, the two shares add up to
+(b_u ⊗ Z_v + b_v ⊗ Z_u) / 128, and no device sees the other's words or numbers. In the order of the
+file: the extended oblivious transfers, the two halves of a product, and the session of a pair
+(`PairSession`). `lumos.twoparty.product_sums` runs sessions in rounds.
 """
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from hashlib import blake2b
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,19 +33,6 @@ from lumos.errors import (
 from lumos.secagg.parameters import FixedPoint, RingWords
 from lumos.twoparty.lookup import Lookup, Query, ReceiverKeys, SenderKeys
 from lumos.typing import Bytes, Flags
-
-# What can go wrong in a product of two matched devices.
-#
-# ProtocolError               a message broke the rules; the session is closed, nothing is revealed
-# ├── WrongLength             a message is longer or shorter than the public settings say
-# ├── BadPoint                a received point or key is not in its group
-# ├── CheckFailed             a message, or a word, is not what the partner sent
-# ├── Replay                  pads under this (step, attempt) may have been used
-# ├── OutOfOrder              a message, or a call, is not the one that is due
-# ├── SessionClosed           the session has ended: by an error, by close(), or by a fork
-# └── WrongSender             a message came from a device that is not the receiver's partner
-#
-# No message carries a choice, a number, a share, a key or a point.
 
 # Extended oblivious transfers: 128 base transfers become one for each word, by symmetric means.
 #
@@ -142,7 +123,7 @@ def pads(rows: Bytes, label: bytes, width: int, ring: "np.dtype[np.unsignedinteg
 # The two halves of a product: one device has chosen words, the other has numbers.
 #
 # A pair computes b_u ⊗ Z_v and b_v ⊗ Z_u, so each device holds one `Multiplier` (its numbers, the
-# partner's choices: S of `extension`) and one `Chooser` (its choices, the partner's numbers: R).
+# partner's choices: S above) and one `Chooser` (its choices, the partner's numbers: R).
 
 _SEED_TABLE = Lookup(widths=(1,), outputs=8 * SEED)
 _NAME = b"lumos.products"
@@ -200,7 +181,7 @@ class Chooser(InMemoryOnly):
 
 
 class Multiplier(InMemoryOnly):
-    """S: holds the numbers, and takes one seed of every base transfer, which s says."""
+    """S: holds the numbers, and takes one seed of every base transfer, chosen by s."""
 
     __slots__ = ("_group", "_rows", "_s", "_seeds", "_words")
 
@@ -256,10 +237,13 @@ def _query(number: int) -> Query:
 #
 #     (b_u ⊗ Z_v + b_v ⊗ Z_u) · 2^(fraction bits - 7),    that is, to b ⊗ Z / 128 in fixed point.
 #
-# | message, both ways at once | bytes | |---|---| | opening | 80: nonce, A of the base transfers in
-# which the sender offers, X25519 key | | points | 4,096 + 16: the points of the base transfers in
-# which the sender takes | | columns | 128 ⌈F/8⌉ + 16: the choices, masked | | correction, one for
-# each product | F K word + 16 | | word, two for each product | 16: proves who speaks (`word`) |
+# | message, both ways at once | bytes |
+# |---|---|
+# | opening | 80: nonce, A of the base transfers in which the sender offers, X25519 key |
+# | points | 4,096 + 16: the points of the base transfers in which the sender takes |
+# | columns | 128 ⌈F/8⌉ + 16: the choices, masked |
+# | correction, one for each product | F K word + 16 |
+# | word, two for each product | 16: proves who sent it (`PairSession.word`) |
 #
 # Every message but the opening ends with a Poly1305 tag, under a key for this one message that
 # BLAKE2b derives from a key which both openings give. So **any flipped bit ends the session with an
@@ -269,8 +253,6 @@ def _query(number: int) -> Query:
 #
 # Semi-honest: that both keep to the protocol is assumed, not checked. A device that sends columns
 # which belong to no b can learn bits of s, and with all of them the partner's Z.
-
-_Result = TypeVar("_Result")
 
 NONCE = 16
 KEY = 32
@@ -339,38 +321,85 @@ class PairSession(InMemoryOnly):
         self._key = b""
 
     def opening(self) -> bytes:
-        """The first message."""
-        return self._step(_Due.OPENING, lambda: self._opening)
+        """Return the first message."""
+        with self._turn(_Due.OPENING):
+            return self._opening
 
     def points(self, opening: bytes) -> bytes:
-        """The second message, in answer to the partner's opening."""
-        return self._step(_Due.POINTS, lambda: self._points(opening))
+        """Return the second message, in answer to the partner's opening."""
+        with self._turn(_Due.POINTS):
+            _check_length(opening, OPENING)
+            both = (self._opening, opening) if self._me < self._peer else (opening, self._opening)
+            public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
+            public += f"{self._fixed.word} {self._fixed.fraction_bits} "
+            assert self._exchange is not None  # noqa: S101
+            try:
+                shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
+            except ValueError:
+                raise BadPoint("a public key is no point of large order") from None
+            self._exchange = None
+            named = public.encode() + b"".join(both)
+            self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
+            key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key")
+            self._key = key.digest()
+            multiplier, _ = self._halves()
+            A = opening[NONCE : NONCE + ED25519_POINT]
+            return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
 
     def columns(self, points: bytes) -> bytes:
-        """The third message, in answer to the partner's points."""
-        return self._step(_Due.COLUMNS, lambda: self._columns(points))
+        """Return the third message, in answer to the partner's points."""
+        with self._turn(_Due.COLUMNS):
+            body = self._opened(b"points", points, POINTS_MESSAGE)
+            _, chooser = self._halves()
+            return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
 
     def extend(self, columns: bytes) -> None:
         """Take the partner's third message: the session is ready for products."""
-        self._step(_Due.EXTENSION, lambda: self._extend(columns))
+        with self._turn(_Due.EXTENSION):
+            body = self._opened(b"columns", columns, columns_message(self._words))
+            self._halves()[0].extend(body)
 
     def correction(self, numbers: npt.NDArray[np.int8], step: int, attempt: int) -> bytes:
-        """The message of one product. `numbers`: [width] the own Z, -127 to 127."""
-        return self._step(_Due.PRODUCTS, lambda: self._correct(numbers, (step, attempt)))
+        """Return the message of one product. `numbers`: [width] the own Z, -127 to 127."""
+        index = (step, attempt)
+        with self._turn(_Due.PRODUCTS):
+            if min(index) < 0:
+                raise UsageError(f"step and attempt must be >= 0, got {index}")
+            if index <= self._last:
+                raise Replay("pads of this step and attempt may have been used")
+            if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
+                raise UsageError("numbers of a product must be int8 [width]")
+            if (numbers == -128).any():
+                raise InputError("a number of a product lies beyond ±127")
+            self._last = index
+            scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
+            ring = scaled.astype("<u8").astype(self._fixed.dtype)
+            multiplier, _ = self._halves()
+            correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
+            return self._sealed(b"correction", correction.tobytes(), index)
 
     def share(self, correction: bytes, step: int, attempt: int) -> RingWords:
-        """[words, width] the own share of both directions, from the partner's correction."""
-        return self._step(_Due.PRODUCTS, lambda: self._share(correction, (step, attempt)))
+        """Return [words, width] the own share of both directions, from the partner's correction."""
+        index = (step, attempt)
+        with self._turn(_Due.PRODUCTS):
+            if index != self._last or self._pending is None:
+                raise Replay("the own half of this step and attempt is not there, or was used")
+            own, self._pending = self._pending, None
+            length = correction_message(self._words, own.shape[1], self._fixed.word)
+            body = self._opened(b"correction", correction, length, index)
+            received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
+            _, chooser = self._halves()
+            own += chooser.share(received, self._label(index, mine=False))
+            return own
 
     def word(self, purpose: bytes, step: int, attempt: int, *, mine: bool) -> bytes:
-        """The word by which this device (`mine`), or its partner, proves that it speaks."""
-        speaker = self._me if mine else self._peer
-        return self._step(
-            _Due.PRODUCTS, lambda: self._tag(speaker, b"word " + purpose, (step, attempt), b"")
-        )
+        """Return the word by which this device (`mine`), or its partner, proves its messages."""
+        with self._turn(_Due.PRODUCTS):
+            sender = self._me if mine else self._peer
+            return self._tag(sender, b"word " + purpose, (step, attempt), b"")
 
     def check_word(self, word: bytes, purpose: bytes, step: int, attempt: int) -> None:
-        """Raise `CheckFailed` unless the partner said its word."""
+        """Raise `CheckFailed` unless the partner sent its word."""
         expected = self.word(purpose, step, attempt, mine=False)
         if not hmac.compare_digest(word, expected):
             self.close()
@@ -378,7 +407,7 @@ class PairSession(InMemoryOnly):
 
     @property
     def ready(self) -> bool:
-        """Whether products can be computed."""
+        """True once products can be computed."""
         return self._due is _Due.PRODUCTS
 
     def close(self) -> None:
@@ -387,7 +416,9 @@ class PairSession(InMemoryOnly):
         self._chooser = self._multiplier = self._exchange = self._pending = None
         self._key = b""
 
-    def _step(self, due: _Due, action: Callable[[], _Result]) -> _Result:
+    @contextmanager
+    def _turn(self, due: _Due) -> Iterator[None]:
+        """Take the turn that is `due`; any error closes the session."""
         if self._due is not _Due.NOTHING and os.getpid() != self._process:
             self.close()  # two copies of a session would use the same pads for different numbers
         if self._due is _Due.NOTHING:
@@ -395,68 +426,12 @@ class PairSession(InMemoryOnly):
         try:
             if self._due is not due:
                 raise OutOfOrder("this message of the session is not the one that is due")
-            result = action()
+            yield
         except BaseException:
             self.close()
             raise
         if due is not _Due.PRODUCTS:
             self._due = _Due(due + 1)
-        return result
-
-    def _points(self, opening: bytes) -> bytes:
-        _check_length(opening, OPENING)
-        ordered = [self._opening, opening] if self._me < self._peer else [opening, self._opening]
-        said = b"".join(ordered)
-        public = f"{min(self._me, self._peer)} {max(self._me, self._peer)} {self._words} "
-        public += f"{self._fixed.word} {self._fixed.fraction_bits} "
-        assert self._exchange is not None  # noqa: S101
-        try:
-            shared = self._exchange.exchange(X25519PublicKey.from_public_bytes(opening[-KEY:]))
-        except ValueError:
-            raise BadPoint("a public key is no point of large order") from None
-        self._exchange = None
-        named = public.encode() + said
-        self._sid = blake2b(named, digest_size=32, person=b"lumos.pair.sid").digest()
-        self._key = blake2b(named, key=shared, digest_size=32, person=b"lumos.pair.key").digest()
-        multiplier, _ = self._halves()
-        A = opening[NONCE : NONCE + ED25519_POINT]
-        return self._sealed(b"points", multiplier.points(self._direction(mine=True), A))
-
-    def _columns(self, points: bytes) -> bytes:
-        body = self._opened(b"points", points, POINTS_MESSAGE)
-        _, chooser = self._halves()
-        return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
-
-    def _extend(self, columns: bytes) -> None:
-        body = self._opened(b"columns", columns, columns_message(self._words))
-        self._halves()[0].extend(body)
-
-    def _correct(self, numbers: npt.NDArray[np.int8], index: tuple[int, int]) -> bytes:
-        if min(index) < 0:
-            raise UsageError(f"step and attempt must be >= 0, got {index}")
-        if index <= self._last:
-            raise Replay("pads of this step and attempt may have been used")
-        if numbers.ndim != 1 or numbers.dtype != np.int8 or not len(numbers):
-            raise UsageError("numbers of a product must be int8 [width]")
-        if (numbers == -128).any():
-            raise InputError("a number of a product lies beyond ±127")
-        self._last = index
-        scaled = numbers.astype(np.int64) << (self._fixed.fraction_bits - SCALE_BITS)
-        ring = scaled.astype("<u8").astype(self._fixed.dtype)
-        multiplier, _ = self._halves()
-        correction, self._pending = multiplier.multiply(ring, self._label(index, mine=True))
-        return self._sealed(b"correction", correction.tobytes(), index)
-
-    def _share(self, correction: bytes, index: tuple[int, int]) -> RingWords:
-        if index != self._last or self._pending is None:
-            raise Replay("the own half of this step and attempt is not there, or was used")
-        own, self._pending = self._pending, None
-        length = correction_message(self._words, own.shape[1], self._fixed.word)
-        body = self._opened(b"correction", correction, length, index)
-        received = np.frombuffer(body, self._fixed.dtype).reshape(own.shape)
-        _, chooser = self._halves()
-        own += chooser.share(received, self._label(index, mine=False))
-        return own
 
     def _direction(self, *, mine: bool) -> bytes:
         """Names the session and the direction in which this device (`mine`) has the numbers."""

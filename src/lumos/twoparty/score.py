@@ -39,7 +39,7 @@ those of the comparison (`lumos.twoparty.comparison`); a spec's code is a hash o
 every product lies in the ring and none wraps around.
 *Shift.* An end may give ``Shifted(v, shift)``: the other then learns (level + shift) mod levels. A
 shift drawn at random makes the answer a randomized response towards the other end. S adds its shift
-in the table of levels, R in what it tells, and S takes its own shift off again.
+in the table of levels, R in its answer, and S takes its own shift off again.
 *Answer.* One word of a code of 8 bits XOR the check: distance 5 up to four levels, else 4.
 """
 
@@ -58,11 +58,10 @@ from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.crypto.groups import ED25519, ED25519_POINT, Group
 from lumos.device.shard import Shard
-from lumos.errors import BadValue, ProtocolError, UsageError
-from lumos.exchange.counts import Booking
+from lumos.errors import BadValue, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.messages import Door, Inbox, Topic
+from lumos.exchange.messages import Door, Topic
 from lumos.twoparty.lookup import MAX_PAD, Lookup, Query, digit_widths, pad_bytes, unmask
 from lumos.twoparty.session import (
     CHECK,
@@ -75,13 +74,21 @@ from lumos.twoparty.session import (
     encode_answer,
     words_for,
 )
-from lumos.twoparty.workers import ComparedPairs, OnSteps, PartyBatch, Workers, count_answers
+from lumos.twoparty.workers import (
+    BatchBooking,
+    ComparedPairs,
+    OnSteps,
+    PartyBatch,
+    Workers,
+    count_answers,
+    swap_in_clear,
+)
 from lumos.typing import Bytes, Ints, Small
 
-# What is scored, and the public list of messages that follows from it.
+# The spec of a score, and the public list of messages that follows from it.
 #
 # Everything here is public and fixed before the first byte is sent. The ideal backend books from
-# this module, the secure one is checked against it.
+# it, the secure one is checked against it.
 
 MAX_WIDTH = 1024
 MAX_BITS = 4
@@ -192,7 +199,7 @@ def levels_of(products: Ints, spec: LevelSpec) -> Ints:
 def messages(
     specs: Sequence[LevelSpec], *, first: bool, point: int = ED25519_POINT
 ) -> tuple[Message, ...]:
-    """Who sends how many bytes in a batch.
+    """List the messages of a batch: sender and bytes.
 
     Args:
         specs: of its items, in order.
@@ -219,7 +226,7 @@ def _messages(specs: tuple[LevelSpec, ...], first: bool, point: int) -> tuple[Me
     )
 
 
-# One score of a batch, as one of its two parties sees it.
+# One score of a batch at one end.
 
 VERSION = b"lumos.score.1"
 
@@ -231,7 +238,7 @@ PRODUCT_POINTS, PRODUCT_TABLES, SHARE_POINTS, LEVEL_TABLES, ANSWERS = range(5)
 class Shifted:
     """An input with a shift: the other end learns (level + shift) mod levels.
 
-    Each end learns the level with the other's shift alone: S takes its own off what R tells it.
+    Each end learns the level with the other's shift alone: S takes its own off R's answer.
     """
 
     vector: npt.ArrayLike
@@ -268,7 +275,7 @@ class Score(InMemoryOnly):
         return self.spec.digits
 
     def is_checked(self, position: int) -> bool:
-        """Whether this part holds tables."""
+        """Return whether this part holds tables."""
         return position in (PRODUCT_TABLES, LEVEL_TABLES)
 
     def learn(self, level: int) -> None:
@@ -277,8 +284,8 @@ class Score(InMemoryOnly):
             raise BadValue("a level is above the highest")
         self.level = level
 
-    def told(self) -> int:
-        """What R tells S: the level that it read, with its own shift."""
+    def answer(self) -> int:
+        """Return what R sends S: the level that it read, with its own shift."""
         return (self.level + self.shift) % self.spec.levels
 
     def result(self) -> int:
@@ -336,14 +343,7 @@ _RULES = Rules(VERSION, messages, Score)
 class ScoreSender(LookupSender[LevelSpec, npt.ArrayLike | Shifted, Score]):
     """The end with the tables. Its items are (spec, vector) or (spec, `Shifted`)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, _RULES, group)
-        self._points = b""
-
-    def close(self) -> None:
-        """Forget every secret; the session answers nothing any more."""
-        super().close()
-        self._points = b""
+    _rules = _RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position == PRODUCT_TABLES:
@@ -359,9 +359,9 @@ class ScoreSender(LookupSender[LevelSpec, npt.ArrayLike | Shifted, Score]):
             self._points = message
             return
         for score, byte in zip(self._tasks, message, strict=True):
-            told = decode_answer(byte, check, words_for(score.spec.levels))
-            score.learn(told)
-            score.level = (told - score.shift) % score.spec.levels
+            answer = decode_answer(byte, check, words_for(score.spec.levels))
+            score.learn(answer)
+            score.level = (answer - score.shift) % score.spec.levels
 
 
 def _share(score: Score) -> Bytes:
@@ -385,8 +385,7 @@ def _masks(spec: LevelSpec) -> Ints:
 class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
     """The end that reads the tables. Its items are (spec, vector) or (spec, `Shifted`)."""
 
-    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
-        super().__init__(me, peer, _RULES, group)
+    _rules = _RULES
 
     def _compose_tasks(self, position: int) -> bytes:
         if position == PRODUCT_POINTS:
@@ -395,7 +394,7 @@ class ScoreReceiver(LookupReceiver[LevelSpec, npt.ArrayLike | Shifted, Score]):
             return b"".join(self._ask_level(score) for score in self._tasks)
         check = self._check
         return b"".join(
-            encode_answer(score.told(), check, words_for(score.spec.levels))
+            encode_answer(score.answer(), check, words_for(score.spec.levels))
             for score in self._tasks
         )
 
@@ -550,7 +549,7 @@ CLEAR = Topic(
     learns="both ends learn the level of the product (a simulation computed it in the clear)",
 )
 IDEAL_TOPICS = frozenset({CLEAR})
-"""What a transport has to permit for this backend."""
+"""The topics that a transport has to permit for this backend."""
 
 
 class IdealScorer:
@@ -573,30 +572,16 @@ class IdealScorer:
         own, own_shifts = own_inputs(pairs, vectors, spec, shifts)
         count_scores(self._ledger, pairs, spec, self._group)
         # [pairs, width + 1] bytes: the vector, and the shift.
-        mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8)
-        lengths = np.full(len(pairs), spec.width + 1, np.int64)
-        devices = self._shard.ids_of(pairs.rows)
-        inbox = yield CLEAR.send(devices, pairs.peers, mine.view(np.uint8), lengths=lengths)
-        # Sorted as the pairs are, one each.
-        if inbox.sender.size != len(pairs) or np.count_nonzero(inbox.sender != pairs.peers):
-            raise ProtocolError("a peer did not send the message that is due; run again")
-        self._book(pairs, spec)
+        mine = np.hstack([own, own_shifts[:, None]]).astype(np.int8).view(np.uint8)
+        body = yield from swap_in_clear(CLEAR, self._shard, pairs, mine)
+        point, every = self._group.point_bytes, np.ones(len(pairs), np.bool_)
+        plan = messages((spec,), first=False, point=point)
+        BatchBooking.of(plan, point).book(self._ledger, CLEAR, pairs, every)
         if not len(pairs):
             return np.empty(0, np.int64)
-        theirs = inbox.body.view(np.int8).astype(np.int64)
+        theirs = body.view(np.int8).astype(np.int64)
         products = np.einsum("ij,ij->i", own, theirs[:, :-1])
         return (levels_of(products, spec) + theirs[:, -1]) % spec.levels
-
-    def _book(self, pairs: ComparedPairs, spec: LevelSpec) -> None:
-        plan = messages([spec], first=True, point=self._group.point_bytes)
-        down = [message.length for message in plan if not message.to_sender]
-        up = [message.length for message in plan if message.to_sender]
-        ledger, rows, first = self._ledger, pairs.rows, pairs.first
-        ledger.round += len(plan) - 1  # the swap itself stood for the opening message's round
-        if rows.size:
-            ledger.book(CLEAR, rows[first], Booking(len(down), len(up), sum(down), sum(up)))
-            ledger.book(CLEAR, rows[~first], Booking(len(up), len(down), sum(up), sum(down)))
-            ledger.book_rounds(rows, len(plan))
 
 
 # The secret score in rounds: real messages through the exchange, one party for each end.
@@ -644,17 +629,10 @@ class SecureScorer:
             SECRET, "score", self._group, self._shard, self._workers, self._on_steps, pairs
         )
         batch.begin(*PROTOCOL.encode(spec, own, own_shifts))
-        senders, receivers = np.flatnonzero(pairs.first), np.flatnonzero(~pairs.first)
-        inbox: Inbox | None = None
-        for message in messages([spec], first=True, point=self._group.point_bytes):
-            sending = receivers if message.to_sender else senders
-            bodies = batch.step(sending, message.length, inbox)
-            inbox = yield batch.send(sending, bodies, message.length)
-        batch.step(senders, 0, inbox)
-        return batch.results(close=True)
-
-
-# Which backend computes scores.
+        point = self._group.point_bytes
+        opening, *_ = messages((spec,), first=True, point=point)
+        plan = messages((spec,), first=False, point=point)
+        return (yield from batch.run(opening, plan, np.ones(len(pairs), np.bool_), close=True))
 
 
 def make_scorer(

@@ -1,4 +1,8 @@
-"""The public list of messages: who sends how many bytes, fixed before the first is sent."""
+"""Sessions of two ends over bytes: the public list of messages, the check, turns and numbers.
+
+The list of messages, who sends how many bytes, is fixed before the first is sent. `Party` is one
+end of a session; `LookupSender` and `LookupReceiver` are the two ends of one that looks up tables.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -82,7 +86,10 @@ def decode_answer(byte: int, check: int, words: Sequence[int]) -> int:
     return words.index(word)
 
 
-# A party of a session, sender or receiver: turns, message numbers, check, closing on any error.
+# One end of a session, sender or receiver.
+
+
+_CLOSED = "the session is closed; open a new one"
 
 
 class BatchTask(Protocol):
@@ -94,11 +101,11 @@ class BatchTask(Protocol):
         ...
 
     def is_checked(self, position: int) -> bool:
-        """Whether its part of this message asks for a check behind the message."""
+        """Return whether its part of this message asks for a check behind the message."""
         ...
 
     def result(self) -> int | None:
-        """What this party learned, or None if it may not learn."""
+        """Return what this end learned, or None if it may not learn."""
         ...
 
 
@@ -124,7 +131,7 @@ class ListMessages(Protocol[AnySpec]):
     """
 
     def __call__(self, specs: Sequence[AnySpec], *, first: bool, point: int) -> tuple[Message, ...]:
-        """Who sends how many bytes."""
+        """List the messages: sender and bytes."""
         ...
 
 
@@ -147,14 +154,14 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
     """One end of a session with one peer, as a stepper over bytes."""
 
     _is_sender: bool
+    _rules: Rules[SpecT, ValueT, TaskT]
 
-    def __init__(self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], point: int) -> None:
+    def __init__(self, me: int, peer: int, point: int) -> None:
         limit = 1 << 63
         if not (-limit <= me < limit and -limit <= peer < limit):
             raise UsageError("ids of devices are integers of 64 bits")
         self._me = me
         self._peer = peer
-        self._rules = rules
         self._point = point
         self._sender_id, self._receiver_id = (me, peer) if self._is_sender else (peer, me)
         self._process = os.getpid()
@@ -168,7 +175,8 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         self._idx = 0
         self._answered: dict[int, tuple[bytes, bytes | None]] = {}
         # Parties that disagree about who they are find out at the first check.
-        self._check = crc8(0, rules.version + f"{self._sender_id} {self._receiver_id}".encode())
+        roles = f"{self._sender_id} {self._receiver_id}".encode()
+        self._check = crc8(0, self._rules.version + roles)
 
     def begin(self, items: Sequence[tuple[SpecT, ValueT]]) -> None:
         """Start a batch of (spec, own value), in an order that both parties know."""
@@ -203,7 +211,7 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
 
     @property
     def finished(self) -> bool:
-        """Whether the batch has ended here: nothing more to send or to receive."""
+        """True once the batch has ended here: nothing more to send or to receive."""
         return self._open and self._turn == len(self._script)
 
     @property
@@ -235,7 +243,7 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
             # Two copies of a session would answer the same index twice.
             self.close()
         if not self._open:
-            raise SessionClosed("the session is closed; open a new one")
+            raise SessionClosed(_CLOSED)
 
     def _begin(self, items: Sequence[tuple[SpecT, ValueT]]) -> None:
         if self._turn < len(self._script):
@@ -331,13 +339,19 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         """Take the peer's message, without its check. `check`: that before the message."""
         raise NotImplementedError
 
+    def _compose_tasks(self, position: int) -> bytes:
+        """Our message at this position, without what opens the session."""
+        raise NotImplementedError
+
+    def _take_tasks(self, position: int, message: bytes, check: int) -> None:
+        """Take the peer's message, without what opens the session."""
+        raise NotImplementedError
+
 
 # The two ends of a session of table look-ups: keys, nonces, and the messages that open it.
 #
 # S opens the session with nonce ‖ A; R's nonce stands in front of its first message. What follows
 # is the protocol's own: `_compose_tasks` and `_take_tasks`.
-
-_CLOSED = "the session is closed; open a new one"
 
 
 class LookupSender(Party[SpecT, ValueT, TaskT]):
@@ -345,22 +359,20 @@ class LookupSender(Party[SpecT, ValueT, TaskT]):
 
     _is_sender = True
 
-    def __init__(
-        self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], group: Group = ED25519
-    ) -> None:
-        super().__init__(me, peer, rules, group.point_bytes)
+    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
+        super().__init__(me, peer, group.point_bytes)
         self._nonce = entropy.draw(NONCE)
         self._keys: SenderKeys | None = SenderKeys(group)
+        self._points = b""
+        """The points that R sent last."""
 
     def close(self) -> None:
         """Forget every secret; the session answers nothing any more."""
         super().close()
-        self._keys = None
+        self._keys, self._points = None, b""
 
     def _live(self) -> SenderKeys:
-        if self._keys is None:
-            raise SessionClosed(_CLOSED)
-        return self._keys
+        return _open_keys(self._keys)
 
     def _compose(self, position: int) -> bytes:
         if position < 0:
@@ -375,22 +387,14 @@ class LookupSender(Party[SpecT, ValueT, TaskT]):
             message = message[NONCE:]
         self._take_tasks(position, message, check)
 
-    def _compose_tasks(self, position: int) -> bytes:
-        raise NotImplementedError
-
-    def _take_tasks(self, position: int, message: bytes, check: int) -> None:
-        raise NotImplementedError
-
 
 class LookupReceiver(Party[SpecT, ValueT, TaskT]):
     """R: it asks for one entry per table and reads no other."""
 
     _is_sender = False
 
-    def __init__(
-        self, me: int, peer: int, rules: Rules[SpecT, ValueT, TaskT], group: Group = ED25519
-    ) -> None:
-        super().__init__(me, peer, rules, group.point_bytes)
+    def __init__(self, me: int, peer: int, *, group: Group = ED25519) -> None:
+        super().__init__(me, peer, group.point_bytes)
         self._group = group
         self._nonce = entropy.draw(NONCE)
         self._keys: ReceiverKeys | None = None
@@ -401,9 +405,7 @@ class LookupReceiver(Party[SpecT, ValueT, TaskT]):
         self._keys = None
 
     def _live(self) -> ReceiverKeys:
-        if self._keys is None:
-            raise SessionClosed(_CLOSED)
-        return self._keys
+        return _open_keys(self._keys)
 
     def _compose(self, position: int) -> bytes:
         message = self._compose_tasks(position)
@@ -416,8 +418,11 @@ class LookupReceiver(Party[SpecT, ValueT, TaskT]):
         else:
             self._take_tasks(position, message, check)
 
-    def _compose_tasks(self, position: int) -> bytes:
-        raise NotImplementedError
 
-    def _take_tasks(self, position: int, message: bytes, check: int) -> None:
-        raise NotImplementedError
+_Keys = TypeVar("_Keys")
+
+
+def _open_keys(keys: _Keys | None) -> _Keys:
+    if keys is None:
+        raise SessionClosed(_CLOSED)
+    return keys

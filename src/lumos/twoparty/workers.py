@@ -1,28 +1,34 @@
 """Workers: they hold the parties of many sessions and step them.
 
 A party never leaves the process that made it. `InProcess` holds all of them in this process, as a
-real device does; `WorkerProcesses` (in `worker_processes`) spreads them over the cores.
+real device does; `WorkerProcesses` spreads them over the cores. `ComparedPairs` are the pairs of a
+shard, and `PartyBatch` moves their parties through one batch, message by message, over the
+exchange.
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from lumos.crypto.groups import GROUPS, Group
 from lumos.device.shard import Shard
 from lumos.errors import LumosError, ProtocolError
+from lumos.exchange.counts import Booking
+from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import Inbox, Outbox, Topic
 from lumos.registry import Registry
-from lumos.twoparty.session import Party
+from lumos.twoparty.session import NONCE, Message, Party
 from lumos.typing import Bytes, Flags, Ints
 
 OnSteps = Callable[[int], None]
@@ -32,7 +38,7 @@ _CHUNK = 256  # steps between two calls of `on_steps`
 
 
 class SessionProtocol(Protocol):
-    """How a worker opens the parties of one protocol and reads their inputs."""
+    """A protocol as workers serve it: they open its parties and read their inputs."""
 
     def open(self, me: int, peer: int, group: Group) -> Party[Any, Any, Any]:
         """A party of a new session; the end with the smaller id is the sender."""
@@ -363,14 +369,70 @@ class ComparedPairs:
 def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
     """Count one answer of `ways` possible ones for each pair, to neighbours and non-neighbours."""
     if pairs.near:
-        ledger.answered(pairs.rows, pairs.slots, ways)
+        ledger.answers.add(pairs.rows, pairs.slots, ways)
         return
     near = pairs.slots >= 0
-    ledger.answered(pairs.rows[near], pairs.slots[near], ways)
-    ledger.answered_non_neighbours(pairs.rows[~near], pairs.peers[~near], ways)
+    ledger.answers.add(pairs.rows[near], pairs.slots[near], ways)
+    ledger.answers.add_non_neighbours(pairs.rows[~near], pairs.peers[~near], ways)
 
 
-# The parties of a shard, moved through one batch message by message, over the exchange.
+# The ideal backends: inputs meet in one swap, and the ledger books the secure protocol by formula.
+
+
+class BatchBooking(NamedTuple):
+    """The bookings of a batch of one item: rounds, and messages at S and at R in an open session.
+
+    opening: what is added at S where the session is new.
+    """
+
+    rounds: int
+    as_sender: Booking
+    as_receiver: Booking
+    opening: Booking
+
+    @staticmethod
+    @cache
+    def of(plan: tuple[Message, ...], point: int) -> "BatchBooking":
+        """Return the bookings for the messages of an open session, and the bytes of a point."""
+        down = [message.length for message in plan if not message.to_sender]
+        up = [message.length for message in plan if message.to_sender]
+        as_sender = Booking(len(down), len(up), sum(down), sum(up))
+        # S sends the opening, and R's first message is longer by its nonce.
+        opening = Booking(1, 0, NONCE + point, NONCE)
+        return BatchBooking(len(plan), as_sender, _other_end(as_sender), opening)
+
+    def book(self, ledger: Ledger, topic: Topic, pairs: ComparedPairs, fresh: Flags) -> None:
+        """Book the batch of each pair. `fresh`: [pairs] True where the session is new."""
+        rows, first = pairs.rows, pairs.first
+        ledger.round += self.rounds  # the swap itself stood for the opening message's round
+        if not rows.size:
+            return
+        ledger.book(topic, rows[first], self.as_sender)
+        ledger.book(topic, rows[~first], self.as_receiver)
+        ledger.book_rounds(rows, self.rounds)
+        if np.count_nonzero(fresh):
+            ledger.book(topic, rows[first & fresh], self.opening)
+            ledger.book(topic, rows[~first & fresh], _other_end(self.opening))
+            ledger.book_rounds(rows[fresh], 1)
+
+
+def _other_end(booking: Booking) -> Booking:
+    return Booking(booking.received, booking.sent, booking.bytes_received, booking.bytes_sent)
+
+
+def swap_in_clear(
+    topic: Topic, shard: Shard, pairs: ComparedPairs, mine: Ints | Bytes
+) -> Program[npt.NDArray[Any]]:
+    """Exchange the inputs of both ends of each pair in the clear: [pairs, …] the peers'."""
+    lengths = topic.whole_rows(mine)
+    inbox = yield topic.send(shard.ids_of(pairs.rows), pairs.peers, mine, lengths=lengths)
+    # Sorted as the pairs are, one each.
+    if inbox.sender.size != len(pairs) or np.count_nonzero(inbox.sender != pairs.peers):
+        raise ProtocolError("a peer did not send the message that is due; run again")
+    return inbox.body
+
+
+# One batch of a shard over the exchange.
 
 
 class PartyBatch:
@@ -426,6 +488,37 @@ class PartyBatch:
         ends = self._ends[rows]
         lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
         return self._topic.send(ends[:, 0], ends[:, 1], body, lengths=lengths)
+
+    def run(
+        self, opening: Message, plan: Sequence[Message], fresh: Flags, *, close: bool = False
+    ) -> Program[Ints]:
+        """Move all parties through their messages: [pairs] what each learned.
+
+        Args:
+            opening: the message by which S opens a session.
+            plan: the messages of a batch in an open session, R's first.
+            fresh: [pairs] True where the session is new.
+            close: the sessions end.
+        """
+        first = self._ends[:, 0] < self._ends[:, 1]
+        senders, receivers = np.flatnonzero(first), np.flatnonzero(~first)
+        # S sends first where it opens the session; in an open one R does.
+        new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
+        inbox = yield self.send(new, self.step(new, opening.length), opening.length)
+        for number, message in enumerate(plan):
+            sending = receivers if message.to_sender else senders
+            # R's first message carries its nonce where the session is new.
+            nonce = NONCE * fresh[sending] if number == 0 else np.zeros(len(sending), np.int64)
+            width = message.length + (NONCE if number == 0 else 0)
+            bodies = np.zeros((len(first), width), np.uint8)
+            bodies[answering] = self.step(answering, width, inbox)
+            if number == 0:
+                waiting = receivers[~fresh[receivers]]
+                bodies[waiting] = self.step(waiting, width)
+            inbox = yield self.send(sending, bodies[sending], message.length + nonce)
+            answering = senders if message.to_sender else receivers
+        self.step(answering, 0, inbox)
+        return self.results(close=close)
 
     def results(self, *, close: bool = False) -> Ints:
         """[pairs] what each party learned; `close`: the sessions end."""

@@ -188,7 +188,7 @@ def test_nothing_compared_is_of_no_group(backend: str) -> None:
 
 
 def test_both_ends_count_the_same_bits() -> None:
-    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and non-neighbours alike."""
+    """By hand: one bit for `less`, log2 3 for `three_way`, to neighbours and to others alike."""
     graph = Graph.from_edges(np.array([[0, 1]]), devices=4)
     values = np.array([1, 2, 3, 4])
     rounds = [
@@ -242,7 +242,7 @@ def test_values_saturate(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["ideal", "secure"])
-@pytest.mark.parametrize("strangers", [True, False])
+@pytest.mark.parametrize("non_neighbours", [True, False])
 def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighbours: bool) -> None:
     edges = np.empty((0, 2), np.int64) if non_neighbours else np.array([[3, 7], [0, 1]])
     shard = cut(Graph.from_edges(edges, devices=8), 1, seed=0)[0]
@@ -253,7 +253,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
     pairs = pairs_of(shard, [(3, 7)])
     results, _ = transport.run(lambda *_: comparer.less(pairs, values, 4), idle_program)
     assert results[0].tolist() == [True, True]
-    before = endpoint.ledger.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
+    before = endpoint.ledger.answers.pair_bits(pairs.rows, pairs.slots, pairs.peers).tolist()
     assert before == [1.0, 1.0]
     # Another pair may still compare, this one may not: the whole batch stays at home.
     both = pairs_of(shard, [(0, 1), (3, 7)])
@@ -262,7 +262,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent(backend: str, non_neighb
         next(program)
     # No value is told, nor who compares with whom.
     assert not set("357") & set(str(caught.value))
-    after = endpoint.ledger.pair_bits(both.rows, both.slots, both.peers).tolist()
+    after = endpoint.ledger.answers.pair_bits(both.rows, both.slots, both.peers).tolist()
     assert after == [0.0, 0.0, 1.0, 1.0]
     other = pairs_of(shard, [(0, 1)])
     results, _ = loopback([shard]).run(lambda *_: comparer.less(other, values, 4), idle_program)

@@ -410,7 +410,7 @@ def test_known_shifts_hide_nothing(shift, toy):
 
 def test_twin_receiver_that_tells_the_level_as_it_read_it(monkeypatch, toy):
     # R's shift is drawn and not used: S takes off its own, and holds the level.
-    monkeypatch.setattr(Score, "told", lambda score: score.level)
+    monkeypatch.setattr(Score, "answer", lambda score: score.level)
     randomness = np.random.default_rng(4)
     labels = balanced(TWIN_SAMPLES)
     sender, receiver = results_at_both_ends(labels, toy, lambda: int(randomness.integers(3)))

@@ -1,4 +1,9 @@
-"""Transports: what moves messages between the parties of a federation. One file each."""
+"""Transports: they move messages between the participants of a federation. One file each.
+
+transport = TRANSPORTS["loopback"](shards, doors, ideal)
+results, result = transport.run(device_program, coordinator_program)
+transport.ledger()
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
@@ -8,11 +13,6 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door, Topic
 from lumos.exchange.observer import LedgerReport, Observer
 from lumos.registry import Registry
-
-# What a transport is, and which there are.
-#
-# transport = CARRIERS["loopback"](shards, doors, ideal) results, result =
-# transport.run(device_program, coordinator_program) transport.ledger()
 
 Result = TypeVar("Result")
 Final = TypeVar("Final")
@@ -33,7 +33,7 @@ class Transport(Protocol):
 
     @property
     def observer(self) -> Observer:
-        """How results and ledgers of all shards come together."""
+        """The observer, which gathers results and ledgers of all shards."""
         ...
 
     def run(

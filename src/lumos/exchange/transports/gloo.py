@@ -1,4 +1,12 @@
-"""Which rank hosts which device: bounds of ranges, or one or two bytes for each device."""
+"""Gloo: one shard in every rank, the coordinator at rank 0, and messages between them as bytes.
+
+The face is that of `Loopback`: the programs cannot tell which of them moves their messages. A
+round is one swap of the world (`lumos.ranks.world`): two collectives, one if nobody sends. Only
+what the receiver reads travels: ids as 32 bits, lengths where messages differ in length, bodies;
+one body for many receivers once. What a device spends (ε) stays in its own ledger.
+
+`Hosts` knows the rank of every device: by bounds of ranges, or one or two bytes for each device.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
@@ -15,72 +23,6 @@ from lumos.ranks.world import LANES, NOTHING, Arrived, Sending, SwapKind, presen
 from lumos.typing import Ints
 
 Numbers = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
-
-
-class Hosts:
-    """The rank of every device.
-
-    Args:
-        bounds: [ranks + 1] rank r hosts bounds[r] … bounds[r + 1] - 1; None where ranks host any.
-        numbers: [devices] the rank of each, where ranks host any.
-    """
-
-    def __init__(self, bounds: Ints | None, numbers: Numbers | None) -> None:
-        self._bounds, self._numbers = bounds, numbers
-
-    @staticmethod
-    def of(devices: Sequence[range | Ints], total: int) -> "Hosts":
-        """From what each rank hosts: a range, or [hosted] ids, increasing.
-
-        Raises:
-            ProtocolError: a device is hosted nowhere, or twice.
-        """
-        ranges = [ids for ids in devices if isinstance(ids, range)]
-        ends = [ids.stop for ids in ranges]
-        if len(ranges) == len(devices) and [ids.start for ids in ranges] == [0, *ends[:-1]]:
-            if ends[-1] != total:
-                raise ProtocolError("a device is hosted by no rank")
-            return Hosts(np.array([0, *ends]), None)
-        numbers: Numbers = (
-            np.zeros(total, np.uint8) if len(devices) <= 256 else np.zeros(total, np.uint16)
-        )
-        seen = np.zeros(total, np.bool_)
-        for rank, hosted in enumerate(devices):
-            ids = slice(hosted.start, hosted.stop) if isinstance(hosted, range) else hosted
-            if seen[ids].any():
-                raise ProtocolError(f"rank {rank} hosts a device that another rank hosts too")
-            seen[ids] = True
-            numbers[ids] = rank
-        if not seen.all():
-            raise ProtocolError("a device is hosted by no rank")
-        return Hosts(None, numbers)
-
-    def ranks(self, ids: Ints) -> Numbers:
-        """[ids] the rank of each device."""
-        if self._numbers is not None:
-            return self._numbers[ids]
-        bounds = np.asarray(self._bounds)
-        if len(bounds) > 257:
-            return (np.searchsorted(bounds, ids, side="right") - 1).astype(np.uint16)
-        ranks = np.zeros(len(ids), np.uint8)
-        for bound in bounds[1:-1].tolist():  # few: cheaper than a search for each id
-            ranks += ids >= bound
-        return ranks
-
-
-def as_range(ids: Ints) -> range | None:
-    """The same ids as a range; None where they are none."""
-    first, last = int(ids[0]), int(ids[-1])
-    return range(first, last + 1) if last - first == len(ids) - 1 else None
-
-
-# Gloo: one shard in every rank, the coordinator at rank 0, and messages between them as bytes.
-#
-# The face is that of `Loopback`: the programs cannot tell which of them moves their messages. A
-# round is one swap of the world (`lumos.ranks.world`): two collectives, one if nobody sends. Only
-# what the receiver reads travels: ids as 32 bits, lengths where messages differ in length, bodies;
-# one body for many receivers once. What a device spends (ε) stays in its own ledger.
-
 Result = TypeVar("Result")
 Final = TypeVar("Final")
 
@@ -121,12 +63,12 @@ class Gloo:
         self.observer = AcrossRanks(world)
         self._hosts = self._all_hosts()
 
-    def _all_hosts(self) -> Hosts:
-        """Who hosts which device: every rank tells all others, a range by its ends."""
+    def _all_hosts(self) -> "Hosts":
+        """Gather which rank hosts which device; a range is sent by its ends."""
         ids = self._shard.devices
         whole = as_range(ids)
-        told = ids if whole is None else ids[[0, -1]]
-        sending = Sending(len(told), int(whole is not None), told.astype(_ID).view(np.uint8))
+        numbers = ids if whole is None else ids[[0, -1]]
+        sending = Sending(len(numbers), int(whole is not None), numbers.astype(_ID).view(np.uint8))
         lanes = [[sending, NOTHING, NOTHING]] * self._world.size
         self._world.wait_for_first()
         received = self._world.swap(SwapKind.GATHER, "hosts", lanes)
@@ -172,14 +114,14 @@ class Gloo:
         return [party.result], None if coordinator is None else coordinator.result  # type: ignore[return-value]
 
     def _carry(self, topic: Topic, outboxes: list[Outbox]) -> tuple[Inbox, Inbox]:
-        """What the shard and the coordinator of this rank receive."""
+        """Move one round; return what the shard and the coordinator of this rank receive."""
         addressed: list[list[Batch | None]] = [[None] * LANES for _ in range(self._world.size)]
         for lane, outbox in zip((TO_SHARD, FROM_COORDINATOR), outboxes, strict=False):
             if outbox.batch.messages:
                 self._address(outbox.batch, lane, addressed)
         outboxes.clear()
         mine = addressed[self._world.rank]
-        # What stays in this rank is told in the head, and not turned into bytes and back.
+        # What stays in this rank is counted in the head, and not turned into bytes and back.
         sent = [
             [_counted(batch) if lanes is mine else _sending(batch) for batch in lanes]
             for lanes in addressed
@@ -258,10 +200,10 @@ def _sending(batch: Batch | None) -> Sending:
 
 
 def _batch(topic: Topic, received: Arrived, lane: int) -> Batch:
-    """The messages of one lane. `Endpoint.check_incoming` checks what they say.
+    """The messages of one lane. `Endpoint.check_incoming` checks them.
 
     Raises:
-        ProtocolError: the bytes are not what their head says.
+        ProtocolError: the bytes do not match their head.
     """
     count = received.messages
     if count == 0:
@@ -290,7 +232,7 @@ def _batch(topic: Topic, received: Arrived, lane: int) -> Batch:
 
 
 def _inbox(topic: Topic, batches: list[Batch | None]) -> Inbox:
-    """All messages for one party, by receiver, then sender."""
+    """All messages for one participant, by receiver, then sender."""
     some = [batch for batch in batches if batch is not None and batch.messages]
     batches.clear()
     if not some:
@@ -298,3 +240,60 @@ def _inbox(topic: Topic, batches: list[Batch | None]) -> Inbox:
     joined = Batch.joined(some)
     del some
     return Inbox(joined.in_order().packed(), quiet=False)
+
+
+class Hosts:
+    """The rank of every device.
+
+    Args:
+        bounds: [ranks + 1] rank r hosts bounds[r] … bounds[r + 1] - 1; None where ranks host any.
+        numbers: [devices] the rank of each, where ranks host any.
+    """
+
+    def __init__(self, bounds: Ints | None, numbers: Numbers | None) -> None:
+        self._bounds, self._numbers = bounds, numbers
+
+    @staticmethod
+    def of(devices: Sequence[range | Ints], total: int) -> "Hosts":
+        """From what each rank hosts: a range, or [hosted] ids, increasing.
+
+        Raises:
+            ProtocolError: a device is hosted nowhere, or twice.
+        """
+        ranges = [ids for ids in devices if isinstance(ids, range)]
+        ends = [ids.stop for ids in ranges]
+        if len(ranges) == len(devices) and [ids.start for ids in ranges] == [0, *ends[:-1]]:
+            if ends[-1] != total:
+                raise ProtocolError("a device is hosted by no rank")
+            return Hosts(np.array([0, *ends]), None)
+        numbers: Numbers = (
+            np.zeros(total, np.uint8) if len(devices) <= 256 else np.zeros(total, np.uint16)
+        )
+        seen = np.zeros(total, np.bool_)
+        for rank, hosted in enumerate(devices):
+            ids = slice(hosted.start, hosted.stop) if isinstance(hosted, range) else hosted
+            if seen[ids].any():
+                raise ProtocolError(f"rank {rank} hosts a device that another rank hosts too")
+            seen[ids] = True
+            numbers[ids] = rank
+        if not seen.all():
+            raise ProtocolError("a device is hosted by no rank")
+        return Hosts(None, numbers)
+
+    def ranks(self, ids: Ints) -> Numbers:
+        """[ids] the rank of each device."""
+        if self._numbers is not None:
+            return self._numbers[ids]
+        bounds = np.asarray(self._bounds)
+        if len(bounds) > 257:
+            return (np.searchsorted(bounds, ids, side="right") - 1).astype(np.uint16)
+        ranks = np.zeros(len(ids), np.uint8)
+        for bound in bounds[1:-1].tolist():  # few: cheaper than a search for each id
+            ranks += ids >= bound
+        return ranks
+
+
+def as_range(ids: Ints) -> range | None:
+    """The same ids as a range; None where they are none."""
+    first, last = int(ids[0]), int(ids[-1])
+    return range(first, last + 1) if last - first == len(ids) - 1 else None

@@ -1,4 +1,9 @@
-"""Routing: the outboxes of all parties of a round become their inboxes."""
+"""Loopback: all shards of a simulation in one process, and nothing between them but messages.
+
+Shards are coroutines. A round is: resume every shard until it yields its outbox, route, deliver
+the inboxes. No thread, no lock, and the same order every time. `RecordingLoopback` also records
+what it delivers on the tape of the innermost `recording`; `Router` turns outboxes into inboxes.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
@@ -12,49 +17,6 @@ from lumos.exchange.messages import Batch, Door, Inbox, Outbox, Topic
 from lumos.exchange.observer import LedgerReport, OneProcess, add_up
 from lumos.exchange.tape import current_tape
 from lumos.typing import Ints
-
-
-class Router:
-    """Who is hosted where: splits outboxes into inboxes. Shared by every in-machine transport.
-
-    Args:
-        hosts: [devices] number of the shard that hosts each device.
-        shards: number of shards; the coordinator is the party after the last one.
-    """
-
-    def __init__(self, hosts: Ints, shards: int) -> None:
-        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last party
-        self.parties = shards + 1
-
-    def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
-        """The inboxes of all parties, the coordinator's last."""
-        batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
-        if not batches:
-            return [topic.silence] * self.parties
-        everything = Batch.joined(batches).in_order()
-        lowest, highest = everything.receiver[0], everything.receiver[-1]
-        if lowest < COORDINATOR or highest >= len(self._hosts) - 1:
-            raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
-        if self.parties == 2 and lowest != COORDINATOR:
-            parts = [everything, topic.no_messages]  # one shard hosts every device
-        elif self.parties == 2 and highest == COORDINATOR:
-            parts = [topic.no_messages, everything]
-        else:
-            to = self._hosts[everything.receiver]
-            order = np.argsort(to, kind="stable")
-            ends = np.searchsorted(to[order], np.arange(self.parties + 1))
-            parts = [
-                # Packed: how long the messages of others are is nothing to know.
-                everything.take(order[ends[party] : ends[party + 1]]).packed()
-                for party in range(self.parties)
-            ]
-        return [Inbox(part, quiet=False) for part in parts]
-
-
-# Loopback: all shards of a simulation in one process, and nothing between them but messages.
-#
-# Shards are coroutines. A round is: resume every shard until it yields its outbox, route, deliver
-# the inboxes. No thread, no lock, and the same order every time.
 
 Result = TypeVar("Result")
 Final = TypeVar("Final")
@@ -119,9 +81,6 @@ class Loopback:
         return add_up([*ledgers, self.coordinator.ledger], self._shards[0].total)
 
 
-# A loopback that records what it delivers on the tape of the innermost `recording`.
-
-
 class RecordingLoopback(Loopback):
     """The transport `recording`: arguments as those of `Loopback`.
 
@@ -161,3 +120,40 @@ class RecordingLoopback(Loopback):
             self._tape.add(self._number, self._round, topic, delivered, self._devices, clear=clear)
         self._round += 1
         return inboxes
+
+
+class Router:
+    """The shard of every device; it splits outboxes into inboxes.
+
+    Args:
+        hosts: [devices] number of the shard that hosts each device.
+        shards: number of shards; the coordinator is the participant after the last one.
+    """
+
+    def __init__(self, hosts: Ints, shards: int) -> None:
+        self._hosts = np.append(hosts, shards)  # index -1, the coordinator, is the last participant
+        self.parties = shards + 1
+
+    def route(self, topic: Topic, outboxes: Sequence[Outbox]) -> list[Inbox]:
+        """The inboxes of all participants, the coordinator's last."""
+        batches = [outbox.batch for outbox in outboxes if outbox.batch.messages]
+        if not batches:
+            return [topic.silence] * self.parties
+        everything = Batch.joined(batches).in_order()
+        lowest, highest = everything.receiver[0], everything.receiver[-1]
+        if lowest < COORDINATOR or highest >= len(self._hosts) - 1:
+            raise ProtocolError(f"topic {topic.name!r}: receiver out of range")
+        if self.parties == 2 and lowest != COORDINATOR:
+            parts = [everything, topic.no_messages]  # one shard hosts every device
+        elif self.parties == 2 and highest == COORDINATOR:
+            parts = [topic.no_messages, everything]
+        else:
+            to = self._hosts[everything.receiver]
+            order = np.argsort(to, kind="stable")
+            ends = np.searchsorted(to[order], np.arange(self.parties + 1))
+            parts = [
+                # Packed: how long the messages of others are is nothing to know.
+                everything.take(order[ends[party] : ends[party + 1]]).packed()
+                for party in range(self.parties)
+            ]
+        return [Inbox(part, quiet=False) for part in parts]

@@ -1,4 +1,4 @@
-"""Balancers: who carries which edge. One file per entry of `BALANCERS`."""
+"""Balancers: they decide who carries which edge. One file each, named in `BALANCERS`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Observe = Callable[[int, int], None]
 
 
 class DegreeSums(NamedTuple):
-    """What the observer knows of all degrees together."""
+    """The observer's sums over all degrees."""
 
     edges: int
     squares: int
@@ -26,18 +26,18 @@ class DegreeSums(NamedTuple):
 
     @staticmethod
     def of(degrees: Ints) -> "DegreeSums":
-        """Of [devices] degrees."""
+        """Return the sums over [devices] degrees."""
         return DegreeSums(int(degrees.sum()) // 2, int((degrees**2).sum()))
 
 
 class Balancer(Protocol):
-    """What an entry of `BALANCERS` provides."""
+    """An entry of `BALANCERS`."""
 
     compares: bool
-    """Whether it compares at all. If not, no comparison worker is started for it, and its device
+    """True if it compares at all. If not, no comparison worker is started for it, and its device
     program gets a comparer that refuses."""
     iterative: bool
-    """Whether it takes `settings.iterations` steps; `Balanced.history` then shows their effect."""
+    """True if it takes `settings.iterations` steps; `Balanced.history` then shows their effect."""
 
     def device_program(
         self, shard: Shard, comparer: Comparer, settings: "TreeSettings", observe: Observe
@@ -69,7 +69,7 @@ class Balancer(Protocol):
         ...
 
     def expected_comparisons(self, degrees: "DegreeSums", settings: "TreeSettings") -> int:
-        """How many comparisons a run is likely to need; 0 where `compares` is False."""
+        """Estimate the comparisons of a run; 0 where `compares` is False."""
         ...
 
 
@@ -84,14 +84,12 @@ BALANCERS: Registry[Balancer] = Registry(
 )
 
 
-# Settings of the tree constructor: the one place where its defaults stand.
-
 Compare = Literal["secure", "ideal"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSettings:
-    """How the trees are balanced."""
+    """Settings of the tree constructor."""
 
     balancer: str = "optimal"
     """none: keep every neighbour; greedy: Algorithm 1; mcmc: Algorithms 1-3; optimal: ours; or the
@@ -121,9 +119,9 @@ class TreeSettings:
             raise UsageError(f"`comparison_budget` must be 0 or more, got {self.comparison_budget}")
 
     def ignored(self, name: str) -> str:
-        """With which of these settings another one has no effect; empty where it has one.
+        """Name the settings with which another one has no effect; empty where it has one.
 
-        `compare` always has a meaning: it says what may be computed in the clear, whatever the
+        `compare` always has an effect: it decides what may be computed in the clear, whatever the
         balancer turns out to need.
         """
         balancer = BALANCERS[self.balancer]

@@ -1,4 +1,4 @@
-"""No balancing: every device keeps every neighbour, and nothing is compared."""
+"""The balancers `none`, which keeps every edge at both ends, and `greedy`, Algorithm 1."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from lumos.typing import Flags, Ints
 
 
 def keep_all(shard: Shard) -> Program[Flags]:
-    """Returns [slots] True everywhere, without a message."""
+    """Return [slots] True everywhere, without a message."""
     yield from ()
     return np.ones(len(shard.neighbours), np.bool_)
 

@@ -1,4 +1,9 @@
-"""The tournament of Algorithm 3: which candidate is heaviest, by as few matches as possible."""
+"""The balancer `mcmc`: Metropolis–Hastings over who carries which edge (Algorithms 2 and 3).
+
+In the order of the file: the tournament of Algorithm 3, which finds the heaviest candidate by as
+few matches as possible, and the coordinator's part in it; the draws of a proposal; the order of
+workloads between neighbours; and Algorithm 2 itself, from the greedy start.
+"""
 
 import math
 from bisect import bisect_left
@@ -245,7 +250,7 @@ def run_tournament(tournament: Tournament, lighter: int | None = None) -> Progra
             tournament.record(first, second, code - 1)
 
 
-# A proposal of Algorithm 2: how many edges to hand over, which, and the threshold to accept it.
+# A proposal of Algorithm 2: the edges to hand over, and the threshold to accept it.
 
 
 def largest_step(kept: int) -> int:
@@ -281,7 +286,7 @@ def propose(shard: Shard, keep: Flags, workload: int, row: int, iteration: int) 
     return threshold(workload, randomness[0]), start + offered
 
 
-# What each device knows of its neighbours' workloads: heavier, level or lighter, and who leads.
+# The order of workloads between neighbours: heavier, level or lighter.
 #
 # The first half of Algorithm 3. Every edge is compared once; after that only where the workload of
 # an end changed so that the answer does not follow from the last one. A tried step can be taken
@@ -301,7 +306,7 @@ _UP, _DOWN = _MOVEMENT_OF[1], _MOVEMENT_OF[2]
 
 
 class WorkloadOrder:
-    """Who is heavier, in one shard.
+    """The order of workloads between neighbours, in one shard.
 
     Args:
         workload: [hosted] workloads; the caller changes them and then calls `compare_again`.
@@ -484,7 +489,7 @@ def mcmc(
         yield from order.play()
 
         inbox = yield JUDGE.nothing()
-        if inbox.quiet:  # known answers say that f(X') ≤ f(X): the step stands
+        if inbox.quiet:  # f(X') ≤ f(X) follows from known answers: the step stands
             continue
         accepted = yield from _judge(shard, comparer, bits, inbox, proposer, limit, workload)
         # Those who took part are notified of a rejection; silence means that the step stands.
@@ -534,7 +539,7 @@ def mcmc_coordinator(devices: Ints, public: PublicRandomness, iterations: int) -
 
 
 def _settled(chosen: int, changed: set[int], before: list[int], heaviest: list[int]) -> bool:
-    """Whether f(X') ≤ f(X) follows from known answers, so that the step stands in any case.
+    """Return whether f(X') ≤ f(X) follows from known answers, so that the step stands.
 
     It does when the proposer, which became lighter, is still among the heaviest, or when one that
     was and has not changed still is. `before` and `heaviest`: the heaviest devices, increasing.

@@ -1,4 +1,18 @@
-"""Distinct values of sorted arrays."""
+"""The balancer `optimal`: a public threshold falls until no assignment stays within it.
+
+Under a threshold t, devices that carry more than t hand edges to neighbours that carry less, and
+reverse paths to devices that do, until nobody is above t, or no path is left. Then t is possible
+or impossible, and everybody knows which. Proof of the latter: take all devices that can be
+reached over carried edges from those above t. Every device of this set carries only edges inside
+the set, at least t of them, and some carry more. So the set has more than t · |set| inner edges,
+and in every assignment some device of it carries more than t. Later thresholds are higher, so
+edges move only within the set, and what it proves stays true.
+
+Nothing is compared, and a device that is not above a threshold, and is not asked by one that is,
+sends nothing at all.
+
+In the order of the file: the state of a shard, handovers, path reversals, the program.
+"""
 
 from typing import Any
 
@@ -12,33 +26,6 @@ from lumos.exchange.messages import Door, Topic
 from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
 from lumos.typing import Flags, Ints
-
-
-def first_of_each(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """[values] True where a value of the sorted array comes for the first time."""
-    first = np.empty(len(values), np.bool_)
-    first[:1] = True
-    np.not_equal(values[1:], values[:-1], out=first[1:])
-    return first
-
-
-def union(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """All distinct values of the two, increasing; `np.union1d` without its overhead."""
-    both = np.concatenate([first, second])
-    both.sort()
-    distinct: npt.NDArray[np.int64] = both[first_of_each(both)]
-    return distinct
-
-
-def place_in_group(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """[values] how many equal values stand before each one in the sorted array."""
-    starts = np.flatnonzero(first_of_each(values))
-    sizes = np.diff(np.append(starts, len(values)))
-    place: npt.NDArray[np.int64] = np.arange(len(values)) - np.repeat(starts, sizes)
-    return place
-
-
-# Who carries which edge, as one shard sees it, and which neighbours have no room left.
 
 
 class EdgeAssignment:
@@ -57,7 +44,7 @@ class EdgeAssignment:
         the threshold does not rise, it stays so."""
 
     def reassign(self, given: Ints, taken: Ints) -> None:
-        """Change transports.
+        """Change the owners of edges.
 
         Args:
             given: slots whose edge the other end carries from now on.
@@ -186,8 +173,8 @@ def reverse_paths(state: EdgeAssignment, threshold: int) -> Program[tuple[bool, 
 def _search(state: EdgeAssignment, threshold: int) -> Program[tuple[Ints | None, Ints]]:
     """Waves from the devices above the threshold; whoever has room answers towards them.
 
-    A full device answers those whose search reached it first, each for other room that it was told
-    of. So answers go back wave by wave, and never in a circle.
+    A full device answers those whose search reached it first, each for other room that it
+    knows of. So answers go back wave by wave, and never in a circle.
 
     Returns:
         found: slots of devices above the threshold (increasing) over which there is room; None if
@@ -200,7 +187,7 @@ def _search(state: EdgeAssignment, threshold: int) -> Program[tuple[Ints | None,
     reached = above | (room > 0)
     onward = np.full(len(state.keep), _NONE, np.int64)
     searching = np.flatnonzero(above)
-    passed = waiting = told = _EMPTY  # slots over which: to answer now; to answer; there is room
+    passed = waiting = leading = _EMPTY  # slots over which: to answer now; to answer; there is room
     found = [_EMPTY]
     started = False
     while True:
@@ -225,40 +212,29 @@ def _search(state: EdgeAssignment, threshold: int) -> Program[tuple[Ints | None,
         answered = shard.slots(inbox.receiver, inbox.sender)
         at_start = above[shard.owner[answered]]
         found.append(answered[at_start])
-        told = np.concatenate([told, answered[~at_start]])
-        passed, waiting, told = _matched(shard, waiting, told, onward)
+        leading = np.concatenate([leading, answered[~at_start]])
+        passed, waiting, leading = _matched(shard, waiting, leading, onward)
     return np.sort(np.concatenate(found)), onward
 
 
-def _matched(shard: Shard, waiting: Ints, told: Ints, onward: Ints) -> tuple[Ints, Ints, Ints]:
+def _matched(shard: Shard, waiting: Ints, leading: Ints, onward: Ints) -> tuple[Ints, Ints, Ints]:
     """Match, at each device, slots that wait for an answer with slots that lead to room.
 
-    Returns the slots to answer over now, and what is left of `waiting` and `told`.
+    Returns the slots to answer over now, and what is left of `waiting` and `leading`.
     """
     waiting.sort()
-    told.sort()
-    ask, tell = (
+    leading.sort()
+    ask, lead = (
         shard.owner[slots] * len(onward) + place_in_group(shard.owner[slots])
-        for slots in (waiting, told)
+        for slots in (waiting, leading)
     )
-    _, ask, tell = np.intersect1d(ask, tell, assume_unique=True, return_indices=True)
+    _, ask, lead = np.intersect1d(ask, lead, assume_unique=True, return_indices=True)
     passed = waiting[ask]
-    onward[passed] = told[tell]
-    return passed, np.delete(waiting, ask), np.delete(told, tell)
+    onward[passed] = leading[lead]
+    return passed, np.delete(waiting, ask), np.delete(leading, lead)
 
 
-# The optimal balancer: a public threshold falls until no assignment stays within it.
-#
-# Under a threshold t, devices that carry more than t hand edges to neighbours that carry less, and
-# reverse paths to devices that do, until nobody is above t, or no path is left. Then t is possible
-# or impossible, and everybody knows which. Proof of the latter: take all devices that can be
-# reached over carried edges from those above t. Every device of this set carries only edges inside
-# the set, at least t of them, and some carry more. So the set has more than t · |set| inner edges,
-# and in every assignment some device of it carries more than t. Later thresholds are higher, so
-# edges move only within the set, and what it proves stays true.
-#
-# Nothing is compared, and a device that is not above a threshold, and is not asked by one that is,
-# sends nothing at all.
+# The device's program and the balancer.
 
 FALL = 8
 """A threshold that was possible is followed by one lower by this part of it."""
@@ -322,3 +298,30 @@ class OptimalBalancer:
 
 
 OPTIMAL = OptimalBalancer()
+
+
+# Distinct values of sorted arrays.
+
+
+def first_of_each(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """[values] True where a value of the sorted array comes for the first time."""
+    first = np.empty(len(values), np.bool_)
+    first[:1] = True
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return first
+
+
+def union(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """All distinct values of the two, increasing; `np.union1d` without its overhead."""
+    both = np.concatenate([first, second])
+    both.sort()
+    distinct: npt.NDArray[np.int64] = both[first_of_each(both)]
+    return distinct
+
+
+def place_in_group(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """[values] how many equal values stand before each one in the sorted array."""
+    starts = np.flatnonzero(first_of_each(values))
+    sizes = np.diff(np.append(starts, len(values)))
+    place: npt.NDArray[np.int64] = np.arange(len(values)) - np.repeat(starts, sizes)
+    return place
