@@ -73,8 +73,8 @@ def test_cells_are_read_as_they_are_printed(recorded: Recorded) -> None:
     run = recorded.run
     assert printed(run, "one edge", "by messages to neighbours") == (24.0, 0.0)  # both ends
     assert printed(run, "features: these or others", "by sums") is None  # exact sums
-    assert counted(run, "features: these or others", "by answers", "bits") == 34
-    assert counted(run, "features: these or others", "by answers", "answers") == 16
+    assert counted(run, "features: these or others", "by score queries", "bits") == 34
+    assert counted(run, "features: these or others", "by score queries", "score queries") == 16
     assert cell(run, "label", "by sums") == "not used"
     with pytest.raises(UsageError, match="no cell"):
         cell(run, "weather", "by sums")

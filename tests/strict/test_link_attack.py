@@ -46,7 +46,7 @@ def result_of(devices: int, vectors: Any = None, **settings: Any) -> LinkResult:
     """Devices that have vectors, and have answered nothing yet."""
     rng = np.random.default_rng(0)
     own = rng.integers(-2, 3, (devices, WIDTH)).astype(np.int8) if vectors is None else vectors
-    even = dict.fromkeys(("words", "sketch", "both"), 0.5)
+    even = dict.fromkeys(("tokens", "sketch", "both"), 0.5)
     reading = Reading(way="both", kept=(1, 3, 5), evidence=np.zeros(4), separation=even, error=even)
     return LinkResult(
         reading=reading,
@@ -139,7 +139,7 @@ def test_messages_to_neighbours_depend_on_no_words(monkeypatch: pytest.MonkeyPat
 
     def coloured(self: Any) -> None:
         begin(self)
-        self.sketch._own = self.words.held % 16
+        self.sketch._own = self.tokens.held % 16
         self.sketch._sent = self.sketch._own.astype(np.uint8)
 
     monkeypatch.setattr(link_trainer.StrictLinker, "_begin", coloured)
@@ -215,7 +215,7 @@ def test_twin_with_degrees_in_its_direction_is_caught(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         NeighbourhoodSketch,
         "vectors",
-        lambda self: unit(self._heard + np.eye(self._size)[self._own]),
+        lambda self: unit(self._received + np.eye(self._size)[self._own]),
     )
     assert degree_auc() > 0.8
 
@@ -365,7 +365,7 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
         assert abs(agreement(drawn, 0, two)) < MARGIN
     # The twin: randomness that are named by questions and budgets alone.
     drawn.clear()
-    monkeypatch.setattr(link_prediction, "_coin_name", lambda *_: "the same")
+    monkeypatch.setattr(link_prediction, "_randomness_name", lambda *_: "the same")
     for change in settings[:2]:
         other = replace(base, strict=replace(base.strict, **{"score_queries": 9, **change}))
         answer(other, AskedPairs(pairs=pairs), other.budget.copy())
@@ -373,7 +373,7 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
 
 
 def test_fresh_randomness_are_no_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found by this attack: whoever knew the seed knew the shifts of a run with system randomness."""
+    """This attack found that the seed gave away the shifts of a run with system randomness."""
     drawn = drawn_shifts(monkeypatch)
     result, pairs = result_of(400, score_queries=0, query_epsilon=0.1), some_pairs(400, 1500)
     for fresh in (False, False, True, True):

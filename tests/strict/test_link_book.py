@@ -25,7 +25,7 @@ LOUD: dict[str, Any] = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_
 
 @pytest.fixture(autouse=True)
 def randomness() -> Iterator[None]:
-    """The path of a book is a setting, and settings name randomness: here it is another every time."""
+    """The path of a book is a setting, and settings name randomness: here it differs every time."""
     with the_same_randomness():
         yield
 

@@ -133,7 +133,7 @@ def test_no_vector_is_longer_than_one(seed: int, size: int) -> None:
     encoder.basis = rng.normal(size=encoder.basis.shape) * 10.0 ** rng.integers(-8, 8)
     encoder.mixing = rng.normal(size=encoder.mixing.shape)
     norms = np.linalg.norm(encoder.embeddings(), axis=1)
-    held = encoder._words.held > 0
+    held = encoder._tokens.held > 0
     assert_allclose(norms, held, atol=1e-9)
     whole = encoder.integers().astype(np.int64)
     assert ((whole**2).sum(axis=1) <= Z_STEPS**2).all()
@@ -165,7 +165,7 @@ def test_whitening_survives_sums_that_are_all_noise(total: float) -> None:
     encoder = encoder_of(random_words(), embedding=4)
     encoder.learn_spread(np.full(10, total))
     assert np.isfinite(encoder.mixing).all()
-    assert_allclose(np.linalg.norm(encoder.embeddings(), axis=1), encoder._words.held > 0)
+    assert_allclose(np.linalg.norm(encoder.embeddings(), axis=1), encoder._tokens.held > 0)
 
 
 @pytest.mark.parametrize("words", [1, 3, 24, 30])

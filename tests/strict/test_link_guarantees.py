@@ -10,7 +10,7 @@ from tests.strict.strictly import small
 
 from lumos.strict.accounting import NONE
 from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, guarantees, reading, warnings
-from lumos.strict.link.levels import ALONE, BOTH, WAYS, WORDS, Reading
+from lumos.strict.link.levels import ALONE, BOTH, TOKENS, WAYS, Reading
 
 OTHERS = "features: these or others"
 ZEROS = "features: in the sums, or all pairs of the device left out"
@@ -119,12 +119,12 @@ def read(way: str) -> Reading:
 
 def test_warning_says_why_nothing_was_used_and_where_noise_drowns_words() -> None:
     few, many = schedule(200), schedule(50_000)
-    assert warnings(many, read(WORDS), 100) == []
-    (drowned,) = warnings(few, read(WORDS), 4000)
+    assert warnings(many, read(TOKENS), 100) == []
+    (drowned,) = warnings(few, read(TOKENS), 4000)
     assert "200 devices are too few for 4,000 words" in drowned
     (fell_back,) = warnings(many, read(ALONE), 100)
     assert "levels of both tell held-back edges from non-neighbours with an AUC of 0.61 ± 0.12" in (
         fell_back
     )
     assert len(warnings(few, read(ALONE), 4000)) == 2
-    assert warnings(schedule(200, protect="none"), read(WORDS), 4000) == []
+    assert warnings(schedule(200, protect="none"), read(TOKENS), 4000) == []

@@ -122,7 +122,7 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
     for aggregate in ("ideal", "secure"):
         made = started(sixty, aggregate=aggregate, embedding=4)
         trainer = made.trainers[0]
-        shares = trainer.words.shares().toarray().sum(axis=0)
+        shares = trainer.tokens.shares().toarray().sum(axis=0)
         found = {}
         for number in range(3):
             z = trainer.encoder.integers().astype(np.float64) / Z_STEPS
@@ -275,7 +275,7 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     def leaking(self: Any) -> None:
         honest(self)
-        first = self.words.shares().toarray().argmax(axis=1) % 4
+        first = self.tokens.shares().toarray().argmax(axis=1) % 4
         self.sketch._own = first
         self.sketch._sent = first.astype(np.uint8)
 
@@ -317,7 +317,7 @@ def test_the_control_knows_nothing(good: Run) -> None:
 def test_the_control_has_as_many_words_and_other_ones() -> None:
     made = started(town(60), control=True)
     honest = started(town(60))
-    one, two = made.trainers[0].words, honest.trainers[0].words
+    one, two = made.trainers[0].tokens, honest.trainers[0].tokens
     assert (one.held <= two.held).all()
     assert one.held.sum() > 0.8 * two.held.sum()
     assert ((one.shares() > 0) != (two.shares() > 0)).sum() > 0.1 * 60 * one.width

@@ -244,7 +244,7 @@ def histograms(made: Any, vectors: np.ndarray) -> np.ndarray:
 
 
 def test_reach_of_levels() -> None:
-    """One device with other vectors moves at most one level of an edge and one of a non-neighbour."""
+    """One device with other vectors moves one bucket of an edge and one of a non-neighbour."""
     rng = np.random.default_rng(0)
     devices = 20
     graph = Graph.from_edges(

@@ -318,7 +318,7 @@ def propagated_labels(
     epsilon: float, limit: float = 20.0, name: str = "propagated_labels"
 ) -> Charge:
     words, advice = f"{name} of ε = {epsilon:g} would exceed ε = {limit:g}", "raise `lifetime`"
-    return Charge(name=name, amounts=(epsilon,), limits=(limit,), words=words, advice=advice)
+    return Charge(name=name, amounts=(epsilon,), limits=(limit,), reason=words, advice=advice)
 
 
 def charged(path: Path, name: str = "propagated_labels") -> list[float]:
@@ -603,7 +603,7 @@ def test_one_of_several_amounts_above_its_limit_is_enough(path: Path) -> None:
         name="sums",
         amounts=(1.0, 2.0, 0.0, 0.0, 0.0),
         limits=(9.0, 3.0, 0.0, 0.0, 0.0),
-        words="sums",
+        reason="sums",
     )
     ReleaseBook(path, FIVE, 1.0, "/one").charge(charge, ALL[:2])
     with pytest.raises(BudgetExceeded, match=r"2 of 5"):

@@ -148,7 +148,7 @@ def test_training_devices_send_one_randomized_label_and_everybody_with_neighbour
 def test_receivers_who_collude_have_no_more(
     epsilon: float, propagated_labels: int, sixty: Graph
 ) -> None:
-    """And what propagated labels tell of edges has a column of its own: it costs no label anything."""
+    """ε of propagated labels about edges has a column of its own: it costs no label anything."""
     told = {"propagated_epsilon": 1.5} if propagated_labels else {}
     ledger = strict(sixty, epsilon=epsilon, propagated_labels=propagated_labels, **told).ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
