@@ -182,7 +182,7 @@ def test_a_scaling_is_kept_and_read_back() -> None:
     assert np.array_equal(again.size, scaling.size)
     assert again.learnt
     for name, wrong in (("feature_size", np.zeros(2)), ("feature_centre", np.ones(3))):
-        with pytest.raises(InputError, match="not of these features; train again"):
+        with pytest.raises(InputError, match="do not match these features; train again"):
             FeatureScaling.of({**scaling.arrays(), name: wrong}, 2)
     with pytest.raises(InputError, match="are missing; train again"):
         FeatureScaling.of({}, 2)

@@ -78,7 +78,11 @@ def test_an_equal_run_pays_nothing_and_another_pays_again(book: Path) -> None:
     ("limits", "runs", "words"),
     [
         ({"lifetime_propagated_epsilon": 24.0}, 2, "raise `lifetime_propagated_epsilon`"),
-        ({"score_queries": 5}, 2, "2 answers of calibration would exceed the lifetime limit of 5"),
+        (
+            {"score_queries": 5},
+            2,
+            "2 score queries of calibration would exceed the lifetime limit of 5",
+        ),
         ({"score_queries": 3}, 1, "predict with an earlier run, or raise `score_queries`"),
     ],
 )

@@ -438,7 +438,7 @@ def test_features_that_are_no_numbers_are_refused() -> None:
         ({"clip": 0.2}, "`clip` has no meaning"),
         ({"tree_network": True}, "`tree_network` has no meaning"),
         ({"relay": 2}, "there is no setting 'relay'"),
-        ({"balancer": "greedy"}, "needs no `balancer`"),
+        ({"balancer": "greedy"}, "has no `balancer`"),
         ({"propagated_labels": 4}, "must be 0 to 3"),
         ({"score_queries": 1}, "must be above 2"),
         ({"epochs": 6}, "must be above 6 with these settings"),

@@ -21,7 +21,7 @@ from lumos.errors import BudgetExceeded, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.accounting import NEWLY
+from lumos.strict.accounting import NEWLY, PROPAGATED
 from lumos.strict.book import ReleaseBook
 from lumos.strict.book_records import Charge
 from lumos.training.split import Role, split_vertices
@@ -179,7 +179,7 @@ def test_devices_whose_label_has_changed_pay_again(book: dict[str, Any]) -> None
 def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
     run_with_wire(sixty, epsilon=2.0, **book)
     smaller, _ = run_with_wire(sixty, epsilon=1.5, **book)
-    assert not any("label" in part for part in newly(smaller, "training devices"))
+    assert not any(part.startswith("label") for part in newly(smaller, "training devices"))
     before = book["book"].read_bytes()
     with (
         listening() as wire,
@@ -314,14 +314,17 @@ ALL = np.arange(5)
 FIVE = tuple("abcde")
 
 
-def propagated_labels(
-    epsilon: float, limit: float = 20.0, name: str = "propagated_labels"
-) -> Charge:
-    words, advice = f"{name} of ε = {epsilon:g} would exceed ε = {limit:g}", "raise `lifetime`"
-    return Charge(name=name, amounts=(epsilon,), limits=(limit,), reason=words, advice=advice)
+def propagated_labels(epsilon: float, limit: float = 20.0, name: str = PROPAGATED) -> Charge:
+    return Charge(
+        name=name,
+        amounts=(epsilon,),
+        limits=(limit,),
+        reason=f"propagated labels of ε = {epsilon:g} would exceed ε = {limit:g}",
+        advice="raise `lifetime`",
+    )
 
 
-def charged(path: Path, name: str = "propagated_labels") -> list[float]:
+def charged(path: Path, name: str = PROPAGATED) -> list[float]:
     """By id, in their order."""
     arrays = read_arrays(path)
     order = np.argsort(arrays["ids"])

@@ -382,7 +382,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
             r"`epochs` must be above 11 .* 4 for evidence weights; got 11",
         ),
         ({"pool": "max"}, r"`pool` has no meaning with `profile='strict'`"),
-        ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
+        ({"balancer": "greedy"}, r"has no `balancer`.*would reveal degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
         ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 randomized labels is too little"),

@@ -26,8 +26,8 @@ from lumos.typing import Doubles, Flags, Ints
 if TYPE_CHECKING:
     from lumos.strict.stages import Schedule
 
-PROPAGATED, SUMS, CALIBRATION = "propagated_labels", "sums", "calibration"
-"""Names of the accounts."""
+PROPAGATED, SUMS, CALIBRATION = "opinions", "sums", "calibration"  # frozen
+"""Names of the accounts in the file of a book."""
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
 """Changes for which μ² is counted: another label, if sums use it; other features; another record;

@@ -252,8 +252,8 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
         # Most of the devices must stand out of the noise of the octaves that they share.
         most = CLEAR * math.sqrt(WINDOW * found.features) * noise.total / 0.75
         yield (
-            f"features were not scaled: {schedule.training:,} training devices are too few to "
-            f"learn the scales of {found.features:,} features under this noise, about "
+            f"features were not brought to one scale: {schedule.training:,} training devices are "
+            f"too few to learn the scales of {found.features:,} features under this noise, about "
             f"{round_up(most):,} would do; public bounds of the features (`feature_bounds`) need "
             "none"
         )
@@ -268,7 +268,7 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
         )
     elif found.alike > ALIKE and found.features > 1:
         yield (
-            "the features of all devices are nearly alike, because of an offset or a few large "
+            "features of all devices are nearly alike, because of an offset or a few large "
             f"features, so differences hardly count; {remedy}"
         )
     elif not schedule.bounded and not schedule.first_stages:
