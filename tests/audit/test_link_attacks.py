@@ -73,8 +73,8 @@ def test_cells_are_read_as_they_are_printed(recorded: Recorded) -> None:
     run = recorded.run
     assert printed(run, "one edge", "by messages to neighbours") == (24.0, 0.0)  # both ends
     assert printed(run, "features: these or others", "by sums") is None  # exact sums
-    assert counted(run, "features: these or others", "by answers", "bits") == 34
-    assert counted(run, "features: these or others", "by answers", "answers") == 16
+    assert counted(run, "features: these or others", "by score queries", "bits") == 34
+    assert counted(run, "features: these or others", "by score queries", "score queries") == 16
     assert cell(run, "label", "by sums") == "not used"
     with pytest.raises(UsageError, match="no cell"):
         cell(run, "weather", "by sums")
@@ -102,7 +102,9 @@ def test_twin_whose_budget_is_rewound(recorded: Recorded, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         AnswerBudget,
         "left",
-        lambda self, strict: tuple(np.full(len(self.asked), n) for n in halves(strict.answers)),
+        lambda self, strict: tuple(
+            np.full(len(self.asked), n) for n in halves(strict.score_queries)
+        ),
     )
     result = link_queries.devices_of(recorded)
     rows = list(link_queries.limit_rows(recorded, result, 0))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lumos.strict.link.answers import AnswerBudget
-from lumos.strict.link.levels import WORDS, Reading, integers, spec_for
+from lumos.strict.link.levels import TOKENS, Reading, integers, spec_for
 from lumos.strict.link.prediction import LinkResult
 from lumos.strict.settings import StrictSettings
 
@@ -22,7 +22,7 @@ def result_of(devices: int, seed: int = 0, **settings: Any) -> LinkResult:
     levels = 2**strict.query_bits
     kept = {2: (3,), 4: (1, 3, 5), 8: tuple(range(7))}[levels]
     return LinkResult(
-        reading=Reading(way=WORDS, kept=kept, evidence=np.linspace(-1, 2, levels)),
+        reading=Reading(way=TOKENS, kept=kept, evidence=np.linspace(-1, 2, levels)),
         vectors=integers(vectors),
         embeddings=vectors.astype(np.float32),
         degree=rng.integers(0, 9, devices),

@@ -73,7 +73,7 @@ def whole_run(
 
 
 def same_run(one: Transcript, two: Transcript) -> bool:
-    """Whether all vectors, sums, randomized labels and propagated labels are the same bit by bit."""
+    """Return whether vectors, sums, randomized and propagated labels are equal bit by bit."""
     arrays = [
         [
             *run.seen.totals,

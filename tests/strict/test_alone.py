@@ -136,7 +136,7 @@ def test_control_randomized_labels_are_independent_of_labels_in_distribution(
 
 
 def variant_of(graph: Graph, seed: int, *, control: bool) -> tuple[float, float]:
-    """Accuracy of an variant on test devices: of its own encoder, and as a whole."""
+    """Accuracy of an variant on test devices: of its local classifier, and as a whole."""
     labels = present(graph.labels)
     roles = split_vertices(labels, PublicRandomness(seed))
     made = started(graph, roles, seed=seed, control=control, **FULL)

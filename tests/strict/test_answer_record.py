@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from lumos.errors import InputError
 from lumos.storage import read_arrays
+from lumos.strict.accounting import PROPAGATED
 from lumos.strict.book import ReleaseBook
 from lumos.strict.book_records import Charge
 from lumos.strict.link.answers import (
@@ -209,7 +210,7 @@ def test_names_of_vectors_differ_with_vectors_and_thresholds() -> None:
 def test_the_book_keeps_answers_beside_releases(tmp_path: Path) -> None:
     path = tmp_path / "book.npz"
     book = ReleaseBook(path, IDS, 4.0, "a run")
-    book.charge(Charge(name="propagated_labels", amounts=(2.0,), limits=(4.0,)), np.arange(DEVICES))
+    book.charge(Charge(name=PROPAGATED, amounts=(2.0,), limits=(4.0,)), np.arange(DEVICES))
     book.update(lambda record: record.add(np.array([[0, 1]]), np.array([[1, 1]]), "one"))
     arrays = read_arrays(path)
     assert_array_equal(arrays["charged/opinions/spent"], [[2.0] * DEVICES])

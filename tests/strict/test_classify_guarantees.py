@@ -236,7 +236,7 @@ def test_with_a_book_the_reading_says_what_columns_for_life_are(
     label_epsilon: float | None,
 ) -> None:
     sentence = reading(schedule_of(book=Path("book.npz"), label_epsilon=label_epsilon))
-    assert "A label has the largest ε of all its draws" in sentence
+    assert "A label costs the largest ε of all its draws" in sentence
     assert "Columns for life count what is seen in all runs with this book" in sentence
-    assert "ε = 4 of labels, 64 of propagated labels, and 31 of sums" in sentence
+    assert "ε = 4 for labels, 64 for propagated labels, and 31 for sums" in sentence
     assert ("Sums used true labels" in sentence) == (label_epsilon == math.inf)

@@ -142,7 +142,7 @@ def test_rows_that_are_alike_and_features_beyond_their_bounds() -> None:
     schedule = schedule_of(**PLENTY)
     assert warnings(schedule, found(alike=0.9)) == []
     (sentence,) = warnings(schedule, found(alike=0.95))
-    assert sentence.startswith("features of all devices are nearly alike, as an offset")
+    assert sentence.startswith("features of all devices are nearly alike, because of an offset")
     wide = replace(schedule, bounded=False)
     (sentence,) = warnings(wide, found())
     assert sentence.startswith("features go beyond -1 and 1 and were used as they are")

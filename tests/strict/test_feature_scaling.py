@@ -182,7 +182,7 @@ def test_a_scaling_is_kept_and_read_back() -> None:
     assert np.array_equal(again.size, scaling.size)
     assert again.learnt
     for name, wrong in (("feature_size", np.zeros(2)), ("feature_centre", np.ones(3))):
-        with pytest.raises(InputError, match="not of these features; train again"):
+        with pytest.raises(InputError, match="do not match these features; train again"):
             FeatureScaling.of({**scaling.arrays(), name: wrong}, 2)
     with pytest.raises(InputError, match="are missing; train again"):
         FeatureScaling.of({}, 2)
@@ -298,7 +298,7 @@ def test_the_run_says_that_sizes_are_public_and_new_devices_use_them(tmp_path: A
 
 def test_links_are_the_same_when_asked_later(tmp_path: Any) -> None:
     graph = communities("scales from 0.001 to 1000", devices=150)
-    run = lumos.train(graph, task="link", out=tmp_path / "run", answers=0)
+    run = lumos.train(graph, task="link", out=tmp_path / "run", score_queries=0)
     pairs: Any = [(0, 5), (7, 20), (3, 9)]
     later = lumos.load_run(tmp_path / "run", graph=graph).predict_links(pairs)
     assert np.array_equal(run.predict_links(pairs), later)

@@ -23,14 +23,14 @@ from lumos.strict.link.encoder import (
     NOBODY,
     Z_STEPS,
     LinkEncoder,
-    WordRows,
+    TokenRows,
     unit,
 )
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:
     public = PublicRandomness(0)
-    words = WordRows(features, signed=False)
+    words = TokenRows(features, signed=False)
     return LinkEncoder(words, schedule(len(features), **given_), public)
 
 
@@ -58,7 +58,7 @@ def test_power_iteration_finds_the_leading_directions(monkeypatch: pytest.Monkey
     monkeypatch.setattr(link_encoder, "unit", lambda rows: rows)
     size = 3
     features = random_words(60, 10, seed=3)
-    encoder = encoder_of(features, embedding=size, words=64)
+    encoder = encoder_of(features, embedding=size, tokens=64)
     together = random_partners(60)
     chosen = encoder.chosen.toarray()
     rows = features / np.maximum(np.sqrt((features**2).sum(axis=1, keepdims=True)), 1e-300)
@@ -133,7 +133,7 @@ def test_no_vector_is_longer_than_one(seed: int, size: int) -> None:
     encoder.basis = rng.normal(size=encoder.basis.shape) * 10.0 ** rng.integers(-8, 8)
     encoder.mixing = rng.normal(size=encoder.mixing.shape)
     norms = np.linalg.norm(encoder.embeddings(), axis=1)
-    held = encoder._words.held > 0
+    held = encoder._tokens.held > 0
     assert_allclose(norms, held, atol=1e-9)
     whole = encoder.integers().astype(np.int64)
     assert ((whole**2).sum(axis=1) <= Z_STEPS**2).all()
@@ -165,7 +165,7 @@ def test_whitening_survives_sums_that_are_all_noise(total: float) -> None:
     encoder = encoder_of(random_words(), embedding=4)
     encoder.learn_spread(np.full(10, total))
     assert np.isfinite(encoder.mixing).all()
-    assert_allclose(np.linalg.norm(encoder.embeddings(), axis=1), encoder._words.held > 0)
+    assert_allclose(np.linalg.norm(encoder.embeddings(), axis=1), encoder._tokens.held > 0)
 
 
 @pytest.mark.parametrize("words", [1, 3, 24, 30])

@@ -10,7 +10,7 @@ from tests.strict.strictly import small
 
 from lumos.strict.accounting import NONE
 from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, guarantees, reading, warnings
-from lumos.strict.link.levels import ALONE, BOTH, WAYS, WORDS, Reading
+from lumos.strict.link.levels import ALONE, BOTH, TOKENS, WAYS, Reading
 
 OTHERS = "features: these or others"
 ZEROS = "features: in the sums, or all pairs of the device left out"
@@ -76,12 +76,15 @@ def test_labels_are_not_used_and_features_pass_no_neighbour() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "34 bits at most in 16 answers"),  # 2 of 3 bits, and 14 of 2
-        ({"query_bits": 1, "answers": 4}, "8 bits at most in 4 answers"),
-        ({"query_bits": 3, "answers": 16}, "48 bits at most in 16 answers"),
-        ({"answers": 0}, "2 bits for each asker, any number of them"),
-        ({"query_epsilon": 0.5}, "ε = 0.5 for each answer, 8 for all of them"),
-        ({"query_epsilon": 2.0, "answers": 0}, "ε = 2 for each answer, any number of them"),
+        ({}, "34 bits at most in 16 score queries"),  # 2 of 3 bits, and 14 of 2
+        ({"query_bits": 1, "score_queries": 4}, "8 bits at most in 4 score queries"),
+        ({"query_bits": 3, "score_queries": 16}, "48 bits at most in 16 score queries"),
+        ({"score_queries": 0}, "2 bits for each asker, any number of them"),
+        ({"query_epsilon": 0.5}, "ε = 0.5 for each score query, 8 for all of them"),
+        (
+            {"query_epsilon": 2.0, "score_queries": 0},
+            "ε = 2 for each score query, any number of them",
+        ),
     ],
 )
 def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
@@ -98,9 +101,9 @@ def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:
 
 def test_how_to_read_the_table() -> None:
     text = reading(schedule())
-    assert "at most 16 answers in this run" in text
+    assert "at most 16 score queries in this run" in text
     assert "in its life" in reading(schedule(book="book.npz"))
-    assert "for measuring only" in reading(schedule(answers=0))
+    assert "for measuring only" in reading(schedule(score_queries=0))
     assert "semi-honest" in text
     assert "enrolling several devices" in text
 
@@ -119,12 +122,13 @@ def read(way: str) -> Reading:
 
 def test_warning_says_why_nothing_was_used_and_where_noise_drowns_words() -> None:
     few, many = schedule(200), schedule(50_000)
-    assert warnings(many, read(WORDS), 100) == []
-    (drowned,) = warnings(few, read(WORDS), 4000)
-    assert "200 devices are too few for 4,000 words" in drowned
+    assert warnings(many, read(TOKENS), 100) == []
+    (drowned,) = warnings(few, read(TOKENS), 4000)
+    assert "200 devices are too few for 4,000 tokens" in drowned
     (fell_back,) = warnings(many, read(ALONE), 100)
-    assert "levels of both tell held-back edges from non-neighbours with an AUC of 0.61 ± 0.12" in (
-        fell_back
+    assert (
+        "score buckets of both tell held-back edges from non-neighbours with an AUC of 0.61 ± 0.12"
+        in (fell_back)
     )
     assert len(warnings(few, read(ALONE), 4000)) == 2
-    assert warnings(schedule(200, protect="none"), read(WORDS), 4000) == []
+    assert warnings(schedule(200, protect="none"), read(TOKENS), 4000) == []

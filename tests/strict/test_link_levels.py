@@ -15,8 +15,8 @@ from lumos.strict.link.levels import (
     COSINES,
     SKETCH,
     SKETCH_WEIGHT,
+    TOKENS,
     WAYS,
-    WORDS,
     Reading,
     _merged,
     _separation,
@@ -78,7 +78,7 @@ def test_vectors_of_both_are_of_norm_one() -> None:
     words[1] = 0
     ways = combined(words, heard)
     assert tuple(ways) == WAYS
-    assert_array_equal(ways[WORDS], words)
+    assert_array_equal(ways[TOKENS], words)
     assert_array_equal(ways[SKETCH], heard)
     assert_allclose(np.linalg.norm(ways[BOTH], axis=1), 1)
     for me, other in combinations(range(5), 2):
@@ -117,7 +117,7 @@ STEEP = RISING**3 / (RISING**3).sum()
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3])
-@pytest.mark.parametrize("way", [WORDS, SKETCH])
+@pytest.mark.parametrize("way", [TOKENS, SKETCH])
 def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, way: str) -> None:
     rng = np.random.default_rng(bits)
     shapes = dict.fromkeys(WAYS, EVEN) | {way: STEEP, BOTH: RISING}
@@ -196,8 +196,8 @@ def test_the_error_is_that_of_repeated_histograms() -> None:
         total = histograms(rng, dict.fromkeys(WAYS, EVEN), many)
         total += spread * rng.standard_normal(total.shape)
         reading = read_levels(total, spread, 2)
-        found.append(reading.separation[WORDS])
-        errors.append(reading.error[WORDS])
+        found.append(reading.separation[TOKENS])
+        errors.append(reading.error[TOKENS])
     assert np.mean(found) == pytest.approx(0.5, abs=0.01)
     assert np.std(found) == pytest.approx(np.mean(errors), rel=0.3)
 

@@ -31,7 +31,7 @@ from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 14
-CHEAP = {"embedding": 4, "random_marks": 4, "words": 3}
+CHEAP = {"embedding": 4, "random_marks": 4, "tokens": 3}
 """Products of secure runs are of few numbers."""
 BETWEEN = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
 """What neighbours send one another."""
@@ -61,8 +61,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "nonnegative": {"graph": small(DEVICES, signed=True), "signs": "nonnegative"},
     "words": {"graph": "demo:14"},
     "randomized answers": {"query_epsilon": 2.0, "query_bits": 3},
-    "one bit": {"query_bits": 1, "answers": 5},
-    "narrow": {"embedding": 2, "random_marks": 2, "words": 1},
+    "one bit": {"query_bits": 1, "score_queries": 5},
+    "narrow": {"embedding": 2, "random_marks": 2, "tokens": 1},
 }
 MASKED = {"default", "exact", "signed", "randomized answers"}
 
@@ -122,7 +122,7 @@ def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
     for aggregate in ("ideal", "secure"):
         made = started(sixty, aggregate=aggregate, embedding=4)
         trainer = made.trainers[0]
-        shares = trainer.words.shares().toarray().sum(axis=0)
+        shares = trainer.tokens.shares().toarray().sum(axis=0)
         found = {}
         for number in range(3):
             z = trainer.encoder.integers().astype(np.float64) / Z_STEPS
@@ -275,7 +275,7 @@ def test_twin_colours_of_words_are_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     def leaking(self: Any) -> None:
         honest(self)
-        first = self.words.shares().toarray().argmax(axis=1) % 4
+        first = self.tokens.shares().toarray().argmax(axis=1) % 4
         self.sketch._own = first
         self.sketch._sent = first.astype(np.uint8)
 
@@ -317,7 +317,7 @@ def test_the_control_knows_nothing(good: Run) -> None:
 def test_the_control_has_as_many_words_and_other_ones() -> None:
     made = started(town(60), control=True)
     honest = started(town(60))
-    one, two = made.trainers[0].words, honest.trainers[0].words
+    one, two = made.trainers[0].tokens, honest.trainers[0].tokens
     assert (one.held <= two.held).all()
     assert one.held.sum() > 0.8 * two.held.sum()
     assert ((one.shares() > 0) != (two.shares() > 0)).sum() > 0.1 * 60 * one.width
@@ -438,9 +438,9 @@ def test_features_that_are_no_numbers_are_refused() -> None:
         ({"clip": 0.2}, "`clip` has no effect"),
         ({"tree_network": True}, "`tree_network` has no effect"),
         ({"relay": 2}, "there is no setting 'relay'"),
-        ({"balancer": "greedy"}, "needs no `balancer`"),
+        ({"balancer": "greedy"}, "has no `balancer`"),
         ({"propagated_labels": 4}, "must be 0 to 3"),
-        ({"answers": 1}, "must be above 2"),
+        ({"score_queries": 1}, "must be above 2"),
         ({"epochs": 6}, "must be above 6 with these settings"),
     ],
 )

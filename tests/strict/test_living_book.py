@@ -257,7 +257,7 @@ def test_a_randomized_label_that_is_said_again_is_in_the_table(
     path: Path,
     short: dict[str, int],
 ) -> None:
-    """Finding 1: (1, 1e-5) was printed where the randomized label told the label in 92 % of cases."""
+    """Finding 1: (1, 1e-5) was printed where the randomized label was right in 92 % of cases."""
     graph = small(600, 6, edges=900)
     settings = {**short, "book": path, "update_epsilon": 1.0}
     strict(graph, epsilon=levels[0], **settings)
@@ -415,7 +415,7 @@ def test_a_book_that_was_copied_back_is_noticed(asking: tuple[Run, Path, Path]) 
     with pytest.raises(InputError, match="the book is older than this run: it was copied back"):
         run.ask_links([(0, 6)])
     for seed in (5, 6):
-        linked(town(), seed=seed, book=path, answers=32, **LOUD)
+        linked(town(), seed=seed, book=path, score_queries=32, **LOUD)
     with pytest.raises(InputError, match="was copied back and used since"):
         run.ask_links([(0, 6)])
     path.unlink()

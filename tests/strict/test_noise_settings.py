@@ -51,10 +51,10 @@ def test_noise_that_was_left_out_of_the_account() -> None:
 @pytest.mark.parametrize(
     ("updates", "words"),
     [
-        ({"clip": True}, "`clip` of masked sums cuts off noise"),
+        ({"clip": True}, "`clip` of masked sums would cut off noise"),
         ({"limit": 1.0}, "noise may exceed the `limit` of masked sums"),
-        ({"neighbours": 4}, "`neighbours` of masked sums is not set by hand"),
-        ({"threshold": 2}, "`threshold` of masked sums is not set by hand"),
+        ({"neighbours": 4}, "`neighbours` of masked sums cannot be set"),
+        ({"threshold": 2}, "`threshold` of masked sums cannot be set"),
         ({"security_bits": 8}, "`security_bits` of masked sums must be 40 or more"),
         ({"fraction_bits": 2}, "between the steps of the fixed point"),
     ],
@@ -140,7 +140,7 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
         "the number of devices",
         "the classes by number and name",
         "the number of features, and whether any of them is negative",
-        "the model selection with its outcome",
+        "counts and outcome of the model selection",
         "follow from noisy sums",
         "Scores are the observer's",
     ):
@@ -152,7 +152,7 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
     assert "thresholds" in links
     beside = reading(schedule_of(control=True)), link_reading(link_schedule(control=True))
     for said in beside:
-        assert "outside any book" in said
+        assert "nor any book covers" in said
         assert "would cost as much again" in said
     assert "control" not in text
 

@@ -1,4 +1,4 @@
-"""The own encoder: autograd's gradients, clipped; sums that no division into shards changes."""
+"""The local classifier: autograd's gradients, clipped; sums that do not depend on shards."""
 
 import math
 from collections.abc import Iterator

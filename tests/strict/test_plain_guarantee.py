@@ -81,15 +81,15 @@ def test_true_labels_in_sums() -> None:
 
 def test_links() -> None:
     table, words = links()
-    assert table[0]["by answers"].endswith("34 bits at most in 16 answers")
+    assert table[0]["by score queries"].endswith("34 bits at most in 16 score queries")
     assert words == (
         "To whoever sees every sum and the model, one device's features or any others: ε = 8, "
-        "δ = 1e-05. Not protected: edges, degrees, membership. Answers add: 34 "
-        "bits at most in 16 answers."
+        "δ = 1e-05. Not protected: edges, degrees, membership. Score queries add: 34 "
+        "bits at most in 16 score queries."
     )
     _, words = links(protect="none")
     assert words.startswith("Not protected: one device's features or any others, edges")
-    _, words = links(answers=0)
-    assert words.endswith("Answers add: 2 bits for each asker, any number of them.")
+    _, words = links(score_queries=0)
+    assert words.endswith("Score queries add: 2 bits for each asker, any number of them.")
     _, words = links(query_epsilon=0.5)
-    assert words.endswith("Answers add: ε = 0.5 for each answer, 8 for all of them.")
+    assert words.endswith("Score queries add: ε = 0.5 for each score query, 8 for all of them.")

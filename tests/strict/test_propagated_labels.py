@@ -166,7 +166,7 @@ def test_probabilities_add_up() -> None:
 
 
 def receiver_ratio(leaves: int) -> float:
-    """The broken twin: an propagated label for each receiver, without what that one sent, ε each.
+    """The broken twin: a propagated label for each receiver, without what that one sent, ε each.
 
     Device 0 has one neighbour that sent a randomized label, the other end of the edge, and so many
     that sent none. The largest |log ratio| of what these receive, with the edge and without it.
@@ -278,7 +278,7 @@ class Ended(NamedTuple):
     trainer: Any
     roles: np.ndarray
     own: float
-    """Accuracy of the own encoder on test devices."""
+    """Accuracy of the local classifier on test devices."""
     neighbours: float
     """The same with neighbours."""
 
@@ -309,7 +309,7 @@ def ended(seed: int, *, echo: bool = False) -> Ended:
 
 
 def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
-    """Over validation devices; over training devices, whose randomized labels come back, it is not."""
+    """True for validation devices, not for training devices, whose randomized labels come back."""
     for seed in range(2):
         run = ended(seed)
         assert run.dependence(Role.VALIDATION) < 0.035

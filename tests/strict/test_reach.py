@@ -67,7 +67,7 @@ def encoder_at(rows: np.ndarray, schedule: ClassifySchedule, value: int) -> Enco
     return encoder_of(rows.astype(np.float32), np.full(len(rows), value), schedule)
 
 
-# The own encoder: other features, and the same randomized label.
+# The local classifier: other features, and the same randomized label.
 
 
 def random_rows(rng: np.random.Generator, many: int, *, signed: bool) -> np.ndarray:

@@ -21,7 +21,7 @@ from lumos.errors import BudgetExceeded, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.accounting import NEWLY
+from lumos.strict.accounting import NEWLY, PROPAGATED
 from lumos.strict.book import ReleaseBook
 from lumos.strict.book_records import Charge
 from lumos.training.split import Role, split_vertices
@@ -179,7 +179,7 @@ def test_devices_whose_label_has_changed_pay_again(book: dict[str, Any]) -> None
 def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
     run_with_wire(sixty, epsilon=2.0, **book)
     smaller, _ = run_with_wire(sixty, epsilon=1.5, **book)
-    assert not any("label" in part for part in newly(smaller, "training devices"))
+    assert not any(part.startswith("label") for part in newly(smaller, "training devices"))
     before = book["book"].read_bytes()
     with (
         listening() as wire,
@@ -266,7 +266,7 @@ def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Randomized labels and an propagated label are out, and the next checkpoint is not written."""
+    """Randomized labels and a propagated label are out, and the next checkpoint is not written."""
 
     def interrupt(event: EpochEvent) -> None:
         if event.epoch == 7:
@@ -314,14 +314,17 @@ ALL = np.arange(5)
 FIVE = tuple("abcde")
 
 
-def propagated_labels(
-    epsilon: float, limit: float = 20.0, name: str = "propagated_labels"
-) -> Charge:
-    words, advice = f"{name} of ε = {epsilon:g} would exceed ε = {limit:g}", "raise `lifetime`"
-    return Charge(name=name, amounts=(epsilon,), limits=(limit,), words=words, advice=advice)
+def propagated_labels(epsilon: float, limit: float = 20.0, name: str = PROPAGATED) -> Charge:
+    return Charge(
+        name=name,
+        amounts=(epsilon,),
+        limits=(limit,),
+        reason=f"propagated labels of ε = {epsilon:g} would exceed ε = {limit:g}",
+        advice="raise `lifetime`",
+    )
 
 
-def charged(path: Path, name: str = "propagated_labels") -> list[float]:
+def charged(path: Path, name: str = PROPAGATED) -> list[float]:
     """By id, in their order."""
     arrays = read_arrays(path)
     order = np.argsort(arrays["ids"])
@@ -603,7 +606,7 @@ def test_one_of_several_amounts_above_its_limit_is_enough(path: Path) -> None:
         name="sums",
         amounts=(1.0, 2.0, 0.0, 0.0, 0.0),
         limits=(9.0, 3.0, 0.0, 0.0, 0.0),
-        words="sums",
+        reason="sums",
     )
     ReleaseBook(path, FIVE, 1.0, "/one").charge(charge, ALL[:2])
     with pytest.raises(BudgetExceeded, match=r"2 of 5"):

@@ -38,7 +38,7 @@ def people() -> tuple[np.ndarray, np.ndarray]:
 
 
 class Trees:
-    """Devices with one-hot randomized labels, and the whole network in doubles on their real trees."""
+    """Devices with one-hot randomized labels, and the network in doubles on their real trees."""
 
     def __init__(self, backbone: str, *, activate_last: bool = True) -> None:
         self.settings = ModelSettings(

@@ -148,7 +148,7 @@ def test_training_devices_send_one_randomized_label_and_everybody_with_neighbour
 def test_receivers_who_collude_have_no_more(
     epsilon: float, propagated_labels: int, sixty: Graph
 ) -> None:
-    """And what propagated labels tell of edges has a column of its own: it costs no label anything."""
+    """ε of propagated labels about edges has a column of its own: it costs no label anything."""
     told = {"propagated_epsilon": 1.5} if propagated_labels else {}
     ledger = strict(sixty, epsilon=epsilon, propagated_labels=propagated_labels, **told).ledger
     assert ledger.epsilon_per_receiver == ledger.epsilon_collusion == epsilon
@@ -349,8 +349,11 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"answers": 4}, r"`answers` has no effect with `profile='strict'` and `task='classify'`"),
-        ({"words": 2}, r"`words` has no effect"),
+        (
+            {"score_queries": 4},
+            r"`score_queries` has no effect with `profile='strict'` and `task='classify'`",
+        ),
+        ({"tokens": 2}, r"`tokens` has no effect"),
         ({"embedding": 4}, r"`embedding` has no effect"),
         ({"random_marks": 4}, r"`random_marks` has no effect"),
         ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),
@@ -379,7 +382,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
             r"`epochs` must be above 11 .* 4 for evidence weights; got 11",
         ),
         ({"pool": "max"}, r"`pool` has no effect with `profile='strict'`"),
-        ({"balancer": "greedy"}, r"needs no `balancer`.*would tell of degrees"),
+        ({"balancer": "greedy"}, r"has no `balancer`.*would reveal degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
         ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 randomized labels is too little"),

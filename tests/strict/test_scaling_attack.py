@@ -424,7 +424,7 @@ def test_damaged_arrays_are_refused_in_one_line(name: str) -> None:
     good = FeatureScaling(np.zeros(3), np.ones(3)).arrays()
     assert set(good) == set(SCALING_ARRAYS)
     for wrong in DAMAGED[name]:
-        with pytest.raises(InputError, match="not of these features; train again"):
+        with pytest.raises(InputError, match="do not match these features; train again"):
             FeatureScaling.of({**good, name: wrong}, 3)
 
 

@@ -82,7 +82,7 @@ def test_a_clear_winner_is_chosen() -> None:
 
 
 def test_a_tie_between_equals_is_rarely_lost_to_noise() -> None:
-    """Where neighbours gain nothing they win in a sixth of all model selection: one standard error."""
+    """Neighbours that gain nothing win a sixth of all selections: one standard error."""
     schedule = schedule_of(validation=1000)
     spread = present(schedule[SELECTION].noise()).total
     rng, chosen = randomness(2), 0

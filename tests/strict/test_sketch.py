@@ -68,7 +68,7 @@ def test_a_run_against_loops_over_its_messages() -> None:
             ]
             own = most_likely(evidence, chance)
     assert_allclose(found.vectors(), vectors, atol=1e-9)
-    assert_array_equal(found._heard, heard)
+    assert_array_equal(found._received, heard)
 
 
 def test_colours_are_drawn_uniformly_and_depend_on_no_data() -> None:
@@ -87,7 +87,7 @@ def test_an_propagated_label_uses_the_tie_of_the_devices_own_choice() -> None:
     found.message(0)
     # Two random marks heard once each, and a third one's own: ties everywhere.
     receiver = np.repeat(np.arange(300), 2)
-    found.hear(receiver, np.tile([0, 1], 300))
+    found.receive(receiver, np.tile([0, 1], 300))
     found.learn_usual(np.ones(4))
     sent = found.message(1)[:300, 0]
     assert_array_equal(sent, found._own[:300])
@@ -100,7 +100,7 @@ def test_vectors_are_the_last_rounds() -> None:
     shard = star_of([3, 1])
     found = surroundings_of(shard)
     found.message(0)
-    found.hear(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 0]))
+    found.receive(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 0]))
     found.learn_usual(np.array([1.0, 1, 2, 4]))
     own = np.eye(4)[found._own[:2]]
     expected = np.array([[0, 1, 2, 0], [1, 0, 0, 0]]) + own
@@ -136,7 +136,7 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(0)
     usual = rng.dirichlet(np.ones(16))
     found._own = rng.choice(16, len(shard), p=usual)
-    found.hear(shard.owner, rng.choice(16, len(shard.owner), p=usual))
+    found.receive(shard.owner, rng.choice(16, len(shard.owner), p=usual))
     found.learn_usual(usual)
     few, lots = slice(0, many), slice(many, 2 * many)
     for mean in non_neighbours(found, few, lots):
@@ -146,7 +146,7 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
 
     # The twin: counts as they are. All that are popular hear much the same.
     def uncentred(self: Any, number: int) -> np.ndarray:
-        heard: np.ndarray = self._heard + np.eye(self._size)[self._own]
+        heard: np.ndarray = self._received + np.eye(self._size)[self._own]
         return heard
 
     monkeypatch.setattr(NeighbourhoodSketch, "_above_usual", uncentred)

@@ -48,7 +48,7 @@ def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, i
 
 
 def test_only_noisy_sums_have_a_noisy_loss() -> None:
-    assert "may fall below 0" in texts(Config.of()).loss
+    assert "may be negative" in texts(Config.of()).loss
     assert texts(Config.of(protect="none")).loss == LOSS
 
 
@@ -59,12 +59,12 @@ def test_every_candidate_is_described() -> None:
 @pytest.mark.parametrize(
     ("settings", "budget"),
     [
-        ({}, "sums (8, 1e-05) · 16 answers of 2 bits"),
+        ({}, "sums (8, 1e-05) · 16 score queries of 2 bits"),
         (
-            {"update_epsilon": 2.5, "answers": 0},
-            "sums (2.5, 1e-05) · any number of answers of 2 bits",
+            {"update_epsilon": 2.5, "score_queries": 0},
+            "sums (2.5, 1e-05) · any number of score queries of 2 bits",
         ),
-        ({"protect": "none", "query_bits": 3}, "exact sums · 16 answers of 3 bits"),
+        ({"protect": "none", "query_bits": 3}, "exact sums · 16 score queries of 3 bits"),
     ],
 )
 def test_the_budget_of_links_names_sums_and_answers(settings: dict[str, Any], budget: str) -> None:

@@ -1,8 +1,8 @@
 """The strict profile: one randomized label per device, noisy sums, and secret scores.
 
-A run is a list of stages (`stages`; `classify.stages` and `link.stages` have those of the tasks).
-`trainer` goes through them on a shard, `coordinator` adds up, `sums` are masked sums with noise,
-`messages` what neighbours send, `features` what devices do with their features at home.
-`accounting` has what a run costs a device, `book` what devices have told in their lives, and each
-task its `guarantees`. The door `open` is shut.
+A run is a list of stages (`stages`; those of the tasks are in `classify.stages` and `link.stages`).
+`trainer` goes through them on a shard, and `sums` has the masked sums with noise and the
+coordinator. `messages` has the messages to neighbours, `features` the local scaling of features,
+`accounting` the charges of a run, `book` the privacy account of all runs, and each task its
+`guarantees`. Unprotected messages (the door `open`) are disabled.
 """

@@ -26,39 +26,38 @@ from lumos.typing import Doubles, Flags, Ints
 if TYPE_CHECKING:
     from lumos.strict.stages import Schedule
 
-PROPAGATED, SUMS, CALIBRATION = "propagated_labels", "sums", "calibration"
-"""Names of the accounts."""
+PROPAGATED, SUMS, CALIBRATION = "opinions", "sums", "calibration"  # frozen
+"""Names of the accounts in the file of a book."""
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
-"""Of which μ² is kept: another label, where sums see it; other features; another record; zeros in
-place of the vectors; one edge more or less, at one of its ends."""
+"""Changes for which μ² is counted: another label, if sums use it; other features; another record;
+zeros in place of the vectors; one edge more or less, at one of its ends."""
 ACCOUNTS = {PROPAGATED: 1, SUMS: len(QUESTIONS), CALIBRATION: 1}
-"""How many amounts a charge of each account has."""
+"""Number of amounts in a charge of each account."""
 ENDS = {EDGE: 2.0}
-"""By which factor a change at one end is less than the whole change."""
+"""Ratio of the whole change to the change at one end."""
 LIMITED = (RECORD, EDGE)
 
 
 def propagated_label_charge(strict: StrictSettings) -> Charge:
-    """What a device that sends propagated labels is charged for all of them, in every run."""
-    epsilon, limit = (
-        strict.propagated_labels * strict.propagated_epsilon,
-        strict.lifetime_propagated_epsilon,
-    )
+    """Return the charge for all propagated labels that a device sends in a run."""
+    epsilon = strict.propagated_labels * strict.propagated_epsilon
+    limit = strict.lifetime_propagated_epsilon
     return Charge(
         name=PROPAGATED,
         amounts=(epsilon,),
         limits=(limit,),
-        words=f"propagated labels of ε = {epsilon:g} would exceed their lifetime limit ε = {limit:g}",
+        reason=f"propagated labels of ε = {epsilon:g} would exceed their lifetime limit "
+        f"ε = {limit:g}",
         advice="lower their ε, or raise `lifetime_propagated_epsilon`",
     )
 
 
 def sum_charge(strict: StrictSettings, mu: Mapping[str, float]) -> Charge:
-    """What a device is charged for all sums of a run.
+    """Return the charge for all sums of a run.
 
     Args:
-        mu: by question, of one run; at one end of an edge.
+        mu: of one run, by question; at one end of an edge.
     """
     most, delta = strict.lifetime_update_epsilon, strict.update_delta
     whole = mu_for(most, delta) ** 2 if math.isfinite(most) else math.inf
@@ -67,22 +66,22 @@ def sum_charge(strict: StrictSettings, mu: Mapping[str, float]) -> Charge:
         name=SUMS,
         amounts=tuple(mu.get(name, 0.0) ** 2 for name in QUESTIONS),
         limits=tuple(limits.get(name, math.inf) for name in QUESTIONS),
-        words=f"sums of ε = {strict.update_epsilon:g} would exceed their lifetime limit "
+        reason=f"sums of ε = {strict.update_epsilon:g} would exceed their lifetime limit "
         f"ε = {most:g} at δ = {delta:g}",
         advice="lower `update_epsilon`, or raise `lifetime_update_epsilon`",
     )
 
 
 FOR_LIFE = ", for life"
-"""Ends the name of a column that counts all runs with a book."""
+"""Suffix of the columns that count all runs with a book."""
 
 NEWLY = "newly spent in this run"
-"""The row of what a run adds to a book's accounts; for life, of what they have."""
+"""Row with the amounts that a run adds to a book; in columns for life, with the totals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lives:
-    """What devices have spent in all runs with their book, [devices] each."""
+    """Totals of all runs with a book, [devices] each."""
 
     label: Doubles = field(repr=False)
     """ε of releases: the largest of each label, added up over labels."""
@@ -91,24 +90,24 @@ class Lives:
     squares: dict[str, Doubles] = field(repr=False)
     """μ² of sums, for each question."""
     answers: Ints = field(repr=False)
-    """Answers about links."""
+    """Score queries about links."""
 
 
 class Disclosed(NamedTuple):
-    """The largest of any device of a group."""
+    """The largest amounts of any device of a group."""
 
     label: float
     """ε of releases."""
     propagated_labels: float
     """ε of propagated labels, of one device."""
     mu: Mapping[str, float]
-    """Of sums, for each question; at one end of an edge."""
+    """μ of sums, by question; at one end of an edge."""
     answers: int = 0
-    """About links."""
+    """Score queries about links."""
 
     @staticmethod
     def of_lives(lives: Lives, group: Flags) -> "Disclosed":
-        """Of some devices, in all runs with their book."""
+        """Return the largest totals of a group of devices."""
         squares = {name: float(lives.squares[name][group].max(initial=0)) for name in QUESTIONS}
         return Disclosed(
             label=float(lives.label[group].max(initial=0)),
@@ -119,7 +118,7 @@ class Disclosed(NamedTuple):
 
 
 class BookView(NamedTuple):
-    """What a table of guarantees says of a book, for each group of devices."""
+    """The amounts of a book in a table of guarantees, by group of devices."""
 
     life: Mapping[str, Disclosed]
     newly: Mapping[str, float]
@@ -129,7 +128,7 @@ class BookView(NamedTuple):
 def with_life(
     rows: Mapping[str, tuple[str, ...]], life: Mapping[str, tuple[str, ...]], columns: list[str]
 ) -> list[dict[str, str]]:
-    """The rows of a table: what is about, the columns of the run, and those for life, if any."""
+    """Return the rows of a table: question, columns of the run, and columns for life, if any."""
     table = []
     for about, cells in rows.items():
         row = {"about": about, **dict(zip(columns, cells, strict=True))}
@@ -145,7 +144,7 @@ NOTHING = "nothing"
 
 
 def up(number: float) -> str:
-    """Three digits, rounded up: a guarantee is never printed smaller than it is."""
+    """Format a number with three digits, rounded up: no guarantee is printed too small."""
     if number == 0:
         return "0"
     step = 10.0 ** (math.floor(math.log10(number)) - 2)
@@ -153,13 +152,13 @@ def up(number: float) -> str:
 
 
 def round_up(number: float) -> int:
-    """Two digits, rounded up: an estimate of how many would do."""
+    """Round an estimate up to two digits."""
     step = 10.0 ** max(0, math.floor(math.log10(max(1.0, number))) - 1)
     return round(math.ceil(number / step) * step)
 
 
-def parties(schedule: "Schedule") -> str:
-    """Against whom figures hold: how many may collude or be missing, as the noise assumes it."""
+def adversaries(schedule: "Schedule") -> str:
+    """Return a sentence on who may collude, and how many devices may be missing."""
     everybody = "Figures hold against neighbours, non-neighbours and the coordinator together"
     if not schedule.noisy:
         return everybody
@@ -172,7 +171,7 @@ def parties(schedule: "Schedule") -> str:
 
 
 def public(schedule: "Schedule", facts: str, learnt: str) -> str:
-    """A sentence on what no figure covers."""
+    """Return two sentences on what is public."""
     strict = schedule.strict
     known = ["whether any of them is negative"] * (strict.signs == "auto")
     known += ["whether all of them lie between -1 and 1"] * (strict.scaling == "auto")
@@ -186,32 +185,30 @@ def public(schedule: "Schedule", facts: str, learnt: str) -> str:
     )
 
 
-def variants(schedule: "Schedule") -> list[str]:
-    """A sentence on the control, where there is one."""
+def control_note(schedule: "Schedule") -> list[str]:
+    """Return a sentence on the control run, if there is one."""
     if not schedule.config.train.control:
         return []
     return [
-        "The control is an experiment of a simulation, with randomness of its own: its sums are "
-        "outside "
-        "this table and outside any book, and publishing its result too would cost as much again."
+        "The control run is an experiment of a simulation, with randomness of its own: neither "
+        "this table nor any book covers its sums, and publishing its result too would cost as much "
+        "again."
     ]
 
 
 def life_of_runs(strict: StrictSettings) -> str:
-    """A sentence on columns for life."""
+    """Return two sentences on the columns for life."""
     return (
         "Columns for life count what is seen in all runs with this book, the largest of any device "
-        "that now has the role; a randomized label that is sent again is seen again, and costs "
-        "nothing new. "
-        f"Limits for life are ε = {strict.lifetime_epsilon:g} of labels, "
-        f"{strict.lifetime_propagated_epsilon:g} of propagated labels, and "
-        f"{strict.lifetime_update_epsilon:g} "
-        "of sums."
+        "that has the role now; a randomized label that is sent again is seen again, and costs "
+        f"nothing new. Limits for life are ε = {strict.lifetime_epsilon:g} for labels, "
+        f"{strict.lifetime_propagated_epsilon:g} for propagated labels, and "
+        f"{strict.lifetime_update_epsilon:g} for sums."
     )
 
 
 def shortcuts(schedule: "Schedule") -> list[str]:
-    """A sentence on what a simulation did that real devices must not do; none if it did nothing."""
+    """Return a sentence on the shortcuts of a simulation that real devices must not take."""
     train = schedule.config.train
     clear, simulated = train.aggregate == "ideal", train.randomness == "seeded"
     if not clear and not simulated:

@@ -1,26 +1,22 @@
-"""The book of the devices: its file, and everything that they have told in their lives.
+"""The book: the devices' privacy account over all runs, and its file.
+
+**Account.** Reusing an earlier release costs no further ε; a new one is charged, or refused if it
+would exceed the lifetime budget. Labels are charged for the largest ε of their draws, and for each
+label that a device ever had. Propagated labels (ε), sums (μ²) and score queries about links are new
+in every run, and are charged in every run, each with a limit of its own. A simulation keeps the
+accounts of all devices in one file, and a lock serialises runs that share it. The book belongs to
+the devices, and never leaves them: beside releases it holds each device's label, to notice a
+change, so the file is readable by its owner only.
 
 **File.** One entry for each device that was ever in it, whatever the graph. An entry belongs to a
-device: it is found by the device's original id, and has a secret of 16 bytes that the operating
-system drew when it was made. Devices that are gone keep their entries, new ones get new entries,
-and the order of devices does not matter. So a graph may grow, shrink or lose edges without any
-lifetime budget beginning anew.
+device: it is found by the device's original id, and has a random secret of 16 bytes. Devices that
+are gone keep their entries, new ones get new entries, and the order of devices does not matter. So
+a graph may grow, shrink or lose edges, and no lifetime budget starts again.
 
-Every write adds a random mark, and the number of marks is the book's serial number. A run that used
-a book remembers its serial number and a digest of the mark and of its devices' secrets (its
-`BookSeal`). So a book that was copied back, also if it was used since, and another book in its
-place are noticed by whoever remembers it. A book that nobody remembers cannot be told from a copy.
-
-The release book: everything that devices have told in their lives, and what it cost.
-
-Reusing an earlier release costs no further ε; a new one is charged, or refused where the lifetime
-budget would be exceeded. Labels are charged for the largest ε of their draws, and for each label
-that a device ever had. What is new in every run is charged in every run, each with a limit of its
-own: ε of propagated labels, μ² of sums, answers about links. On a real device the book is a file of
-its own; a simulation keeps those of all its devices in one file (`book_file`), and a lock
-serialises runs that share it. The book belongs to the devices, and never leaves them: beside
-releases it holds each device's label, to notice a change, so the file is readable by its owner
-only.
+Every write appends a random stamp (the array `marks`), and the number of stamps is the serial
+number of the book. A run remembers the serial number and a digest of the stamp and of its devices'
+secrets (`BookSeal`). So it notices a restored copy of the book, even one that was used since, and a
+different book. Without a run that remembers it, a book cannot be told from a copy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,14 +52,14 @@ from lumos.strict.book_records import (
 )
 from lumos.strict.link.answers import ANSWERS_FORM, AnswerBudget, AnswerRecord, Done, uncounted
 from lumos.strict.link.encoder import NOBODY
-from lumos.strict.settings import ANSWERS_OF_CALIBRATION
+from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.typing import Arrays, Doubles, Ints
 
 VERSION = 2
-"""Of the file. Version 1 had no ids, and belonged to one list of devices."""
+"""Version of the file. Version 1 had no ids, and belonged to one list of devices."""
 SECRET_BYTES = 16
 UNMATCHED = -2
-"""In place of the partner of a device that has not looked for one."""
+"""Partner of a device that has not looked for one."""
 
 _OWN = {
     "version": Column("i8", ()),
@@ -79,13 +75,13 @@ _RECORDS = {"labels": LABELS_FORM, "charged": CHARGES_FORM, "answers": ANSWERS_F
 
 
 class BookSeal(NamedTuple):
-    """What a run remembers of its book."""
+    """The part of a book that a run remembers."""
 
     serial: int
     digest: bytes
 
     def arrays(self) -> Arrays:
-        """As a run keeps it."""
+        """Return the arrays of a run folder."""
         return {
             "book/serial": np.array(self.serial),
             "book/seal": np.frombuffer(self.digest, np.uint8),
@@ -93,7 +89,7 @@ class BookSeal(NamedTuple):
 
     @staticmethod
     def of(arrays: Arrays) -> "BookSeal | None":
-        """From what `arrays` gave; None where there is none, or nothing that it can have given."""
+        """Restore a seal from its arrays; None if they are missing or invalid."""
         serial, digest = (arrays.get(name, np.empty(0)) for name in ("book/serial", "book/seal"))
         if serial.dtype != np.int64 or serial.shape or serial < 0 or digest.dtype != np.uint8:
             return None
@@ -108,19 +104,19 @@ class OpenBook:
     place: Ints = field(repr=False)
     """[devices] the entry of each device of the run."""
     enrolled: int
-    """How many of the entries are new, and in no file yet."""
+    """Number of new entries that are not in the file yet."""
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """Number of entries."""
         return len(self.arrays["ids"])
 
     def seal(self) -> BookSeal:
-        """What a run remembers of the book as it is now."""
+        """Return the seal of the book as it is now."""
         return BookSeal(len(self.arrays["marks"]), self._digest(len(self.arrays["marks"])))
 
     def agrees(self, seal: BookSeal) -> bool:
-        """Whether this is the book that the seal was taken of, or what became of it."""
+        """Return whether the seal is that of this book, now or earlier."""
         return self._digest(seal.serial) == seal.digest
 
     def _digest(self, serial: int) -> bytes:
@@ -160,7 +156,7 @@ class BookFile:
             yield self.read()
 
     def read(self) -> OpenBook:
-        """The book as it is now; new devices have entries that are not written yet."""
+        """Return the book as it is now; entries of new devices are not written yet."""
         arrays = self._checked() if self.path.exists() else _empty()
         before = len(arrays["ids"])
         known = _found(arrays["ids"], self._ids)
@@ -171,10 +167,9 @@ class BookFile:
         return OpenBook(arrays=arrays, place=known, enrolled=len(new))
 
     def write(self, book: OpenBook) -> None:
-        """Replace the file, and add a mark. Only its owner can read it."""
-        mark = np.frombuffer(entropy.draw(8), np.uint64)
-        marks = np.concatenate([book.arrays["marks"], mark])
-        book.arrays["marks"] = marks
+        """Replace the file, with one more stamp. Only its owner can read it."""
+        stamp = np.frombuffer(entropy.draw(8), np.uint64)
+        book.arrays["marks"] = np.concatenate([book.arrays["marks"], stamp])
         write_arrays(self.path, book.arrays, private=True)
 
     def _checked(self) -> Arrays:
@@ -187,10 +182,10 @@ class BookFile:
         return arrays
 
     def refused(self, problem: str) -> InputError:
-        """The error that says what is wrong with the book, and what to do."""
+        """Return the error for a book with some problem."""
         return InputError(
-            f"{self.path}: {problem}; what devices have spent is not known any more, so use "
-            "another `book`, and count what this one had on top"
+            f"{self.path}: {problem}, so what devices have spent is unknown; use another `book`, "
+            "and add the spending of this one by hand"
         )
 
 
@@ -207,7 +202,7 @@ def _empty() -> Arrays:
 
 
 def _found(known: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> Ints:
-    """[wanted] the place of each id among those that are known; -1 for none."""
+    """Return [wanted] the position of each id among the known ones; -1 if it is not there."""
     places = np.full(len(wanted), -1)
     if len(known):
         order = np.argsort(known)
@@ -218,7 +213,7 @@ def _found(known: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> Ints:
 
 
 def _with_entries(arrays: Arrays, ids: npt.NDArray[np.str_]) -> Arrays:
-    """A book with entries for these ids too, each with a secret of its own."""
+    """Return the arrays with entries for these ids too, each with a secret of its own."""
     drawn = np.frombuffer(entropy.draw(SECRET_BYTES * len(ids)), np.uint8)
     sizes = entry_sizes(len(arrays["ids"]) + len(ids))
     wider = {
@@ -239,7 +234,7 @@ def _column(name: str) -> Column:
 
 
 def _problem(book: Arrays) -> str:
-    """What is wrong with the arrays of a file, in a few words; empty if nothing is."""
+    """Return a problem with the arrays of a file; empty if there is none."""
     version = book.get("version", np.array(1))
     if version.shape or version.dtype.kind != "i" or int(version) != VERSION:
         return f"is no book of version {VERSION}"
@@ -267,7 +262,7 @@ def _problem(book: Arrays) -> str:
     for arrays in records_in(book, "answers", ANSWERS_FORM).values():
         counted = book.get(f"charged/{CALIBRATION}/spent", np.zeros((1, len(book["ids"]))))
         if uncounted(arrays) or (arrays["calibrated"] != counted[0]).any():
-            return "was changed by hand: budgets of answers are not what was answered"
+            return "was changed by hand: budgets of score queries do not match the answers"
     labels = records_in(book, "labels", LABELS_FORM)
     if any(unpaid(arrays) for arrays in labels.values()):
         return "was changed by hand: labels have cost more or less than their draws"
@@ -280,7 +275,7 @@ def _problem(book: Arrays) -> str:
 
 
 TOLERANCE = 1 + 1e-12
-"""By which factor rounded sums of ε may exceed a limit."""
+"""Factor by which rounded sums of ε may exceed a limit."""
 
 
 class ReleaseBook:
@@ -304,17 +299,17 @@ class ReleaseBook:
         return f"ReleaseBook({self._file.path})"
 
     def seal(self) -> BookSeal:
-        """What the run remembers of the book, so that it notices if the book is copied back."""
+        """Return the seal, by which the run notices a restored copy of the book."""
         with self._file.locked() as book:
             if book.enrolled:
                 self._file.write(book)
             return book.seal()
 
     def check_seal(self, seal: BookSeal | None) -> None:
-        """Refuse a book that is older than what a run remembers of it, or another one.
+        """Refuse a book that does not match the seal of a run.
 
         Raises:
-            InputError: it is.
+            InputError: the book is another one, or an older copy.
         """
         with self._file.locked() as book:
             path, now = self._file.path, book.seal()
@@ -330,10 +325,10 @@ class ReleaseBook:
                 )
 
     def state(self, run_in: Callable[[str], str]) -> str:
-        """The state in which a run began: the last mark then; empty if there was no book.
+        """Return the state in which a run began: the last stamp then; empty if there was no book.
 
-        A run that the book knows, because it repeats or resumes, began in an earlier state. Any
-        other begins now.
+        A run that the book knows, because it is repeated or resumed, began in an earlier state. Any
+        other run begins now.
 
         Args:
             run_in: callback `(state)`, returns what identifies the run if it began in that state.
@@ -345,7 +340,7 @@ class ReleaseBook:
             return next(began, states[-1])
 
     def partners(self) -> Ints:
-        """[all devices of the run] partners for life, by their numbers in this run.
+        """Return [all devices of the run] partners for life, by their numbers in this run.
 
         `UNMATCHED` for a device that has not looked for one, `NOBODY` for one that found none, or
         whose partner is not in this run.
@@ -355,13 +350,13 @@ class ReleaseBook:
             number = np.full(book.entries, NOBODY)
             number[place] = np.arange(self._total)
             partner = kept[place]
-            # Where a run broke off, one end may have written down what the other has not.
+            # If a run broke off, the partner may be recorded at one end only.
             mutual = (partner >= 0) & (kept[np.maximum(partner, 0)] == place)
             looked = np.where(mutual, number[np.maximum(partner, 0)], NOBODY)
             return np.where(partner == UNMATCHED, UNMATCHED, looked)
 
     def keep_partners(self, devices: Ints, partners: Ints) -> None:
-        """Keep the partners of devices for life, `NOBODY` among them: [devices] numbers."""
+        """Record the partners of devices for life: [devices] numbers, or `NOBODY`."""
         with self._file.locked() as book:
             entry = np.where(partners == NOBODY, NOBODY, book.place[np.maximum(partners, 0)])
             book.arrays["partners"][book.place[devices]] = entry
@@ -378,18 +373,18 @@ class ReleaseBook:
         rows: Ints,
         classes: Sequence[str] | None = None,
     ) -> tuple[Ints, Doubles]:
-        """The draws of the devices' labels at some levels, and the ε that each pays in this run.
+        """Return draws of the devices' labels at some levels, and the ε that each pays in this run.
 
         Draws that are missing are made so that all draws of a label form one chain
         (`lumos.ldp.labels`), and a device pays the increase of its largest ε. A label that
         has changed, another number or other names of classes, and another form are drawn anew and
-        paid in full, on top. What a device does in a run, training or validation, has no influence.
+        paid in full, on top. The role of a device in a run has no influence.
 
         Args:
             devices: [devices] numbers, each once.
             labels: [devices] true labels, 0 … k - 1.
             epsilons: one level or several, all finite.
-            randomness: private randomness; they are used for draws that are missing.
+            randomness: private randomness for draws that are missing.
             rows: [devices] the devices' rows in `randomness`.
             classes: [k] names of the classes; records with and without names are different ones.
 
@@ -439,7 +434,7 @@ class ReleaseBook:
             return values, record.paid_by(entries, run)
 
     def drawn(self, form: LabelForm, labels: Ints, classes: Sequence[str] | None) -> str:
-        """Which draws `labels` would give, as text: other draws, another text.
+        """Return a text that identifies the draws that `labels` would return.
 
         Args:
             form, classes: as in `labels`.
@@ -452,9 +447,9 @@ class ReleaseBook:
         return f"{name} {blake2b(earlier.tobytes(), digest_size=16).hexdigest()}"
 
     def charge(self, charge: Charge, devices: Ints) -> None:
-        """Count something that is new in every run.
+        """Charge devices for something that is new in every run.
 
-        A device is charged once in a run for the same amounts; a run that is resumed was charged.
+        A device is charged once in a run for the same amounts, even if the run is resumed.
 
         Args:
             devices: [devices] numbers, each once.
@@ -470,26 +465,26 @@ class ReleaseBook:
                 self._file.write(book)
 
     def check_charge(self, charge: Charge, devices: Ints) -> None:
-        """Raise what `charge` would raise, and charge nothing: before a run begins."""
+        """Raise the error that `charge` would raise, and charge nothing: before a run begins."""
         with self._file.locked() as book:
             self._affordable(book, charge, devices)
 
     def _affordable(self, book: OpenBook, charge: Charge, devices: Ints) -> tuple[RunCharges, Ints]:
-        """The account of a charge, and those of the entries that are to be charged."""
+        """Return the account of a charge, and the entries that are to be charged."""
         account = RunCharges.read(book.arrays, charge.name, book.entries, len(charge.amounts))
         new = account.uncharged(book.place[devices], self._run, charge)
         amounts, limits = (np.array(of)[:, None] for of in (charge.amounts, charge.limits))
         over = ((amounts > 0) & (account.spent[:, new] + amounts > limits * TOLERANCE)).any(axis=0)
         if over.any():
-            raise self._exceeded(charge.words, int(over.sum()), charge.advice)
+            raise self._exceeded(charge.reason, int(over.sum()), charge.advice)
         return account, new
 
-    def _exceeded(self, words: str, devices: int, advice: str) -> BudgetExceeded:
+    def _exceeded(self, reason: str, devices: int, advice: str) -> BudgetExceeded:
         many = f"{devices:,} of {self._total:,} devices"
-        return BudgetExceeded(f"{words} ({many}, {self._file.path}); {advice}")
+        return BudgetExceeded(f"{reason} ({many}, {self._file.path}); {advice}")
 
     def lives(self) -> Lives:
-        """What all devices of the run have spent in all runs, [devices] each."""
+        """Return the totals of all devices of the run over all runs."""
         with self._file.locked() as book:
             arrays, place = book.arrays, book.place
             propagated_labels = RunCharges.read(arrays, PROPAGATED, book.entries)
@@ -502,7 +497,7 @@ class ReleaseBook:
             )
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
-        """Change the record of answers about links, and write it (`AnswerStore`)."""
+        """Change the record of score queries, and write it (`AnswerStore`)."""
         with self._file.locked() as book:
             whole = _answers(book)
             record = whole.of_run(book.place)
@@ -513,53 +508,53 @@ class ReleaseBook:
             self._file.write(book)
             return done
 
-    def calibrate(self, devices: Ints, answers: int) -> None:
-        """Count the answers that devices give in the calibration of this run.
+    def calibrate(self, devices: Ints, limit: int) -> None:
+        """Count the score queries of the calibration of this run.
 
         Args:
-            answers: most answers of one device in its life; 0 for no limit.
+            limit: largest number of score queries of one device in its life; 0 for no limit.
 
         Raises:
-            BudgetExceeded: a device would give more; nothing is written.
+            BudgetExceeded: a device would exceed the limit; nothing is written.
         """
         with self._file.locked() as book:
-            account, new = self._calibrating(book, devices, answers)
+            account, new = self._calibrating(book, devices, limit)
             if len(new):
                 account.add(new, self._run, _CALIBRATION)
                 record = _answers(book)
-                record.budget.calibrated[new] += ANSWERS_OF_CALIBRATION
+                record.budget.calibrated[new] += CALIBRATION_QUERIES
                 book.arrays.update(account.arrays() | record.arrays())
                 self._file.write(book)
 
-    def check_calibration(self, answers: int) -> None:
-        """Raise what `calibrate` would raise, and count nothing: before a run begins."""
+    def check_calibration(self, limit: int) -> None:
+        """Raise the error that `calibrate` would raise, and count nothing: before a run begins."""
         with self._file.locked() as book:
-            self._calibrating(book, np.arange(self._total), answers)
+            self._calibrating(book, np.arange(self._total), limit)
 
-    def _calibrating(self, book: OpenBook, devices: Ints, answers: int) -> tuple[RunCharges, Ints]:
-        """The account of calibrations, and those of the entries that this run has not counted."""
+    def _calibrating(self, book: OpenBook, devices: Ints, limit: int) -> tuple[RunCharges, Ints]:
+        """Return the account of calibrations, and the entries that this run has not counted."""
         account = RunCharges.read(book.arrays, _CALIBRATION.name, book.entries)
         new = account.uncharged(book.place[devices], self._run, _CALIBRATION)
-        over = _answers(book).budget.given()[new] + ANSWERS_OF_CALIBRATION > answers
-        if answers and over.any():
+        over = _answers(book).budget.given()[new] + CALIBRATION_QUERIES > limit
+        if limit and over.any():
             raise self._exceeded(
-                f"{ANSWERS_OF_CALIBRATION} answers of calibration would exceed the lifetime limit "
-                f"of {answers} answers",
+                f"{CALIBRATION_QUERIES} score queries of calibration would exceed the lifetime "
+                f"limit of {limit} score queries",
                 int(over.sum()),
-                "predict with an earlier run, or raise `answers`",
+                "predict with an earlier run, or raise `score_queries`",
             )
         return account, new
 
     def _run_number(self, book: OpenBook) -> int:
-        """The number of this run in the book's list of runs, which it joins."""
+        """Return the number of this run in the book's list of runs, to which it is added."""
         runs = book.arrays["runs"]
         if self._run not in runs:
             runs = book.arrays["runs"] = np.append(runs, np.array(self._run, "<U32"))
         return int(np.flatnonzero(runs == self._run)[0])
 
 
-_CALIBRATION = Charge(name=CALIBRATION, amounts=(ANSWERS_OF_CALIBRATION,), limits=(float("inf"),))
-"""Answers of a run; their limit is that of all answers together."""
+_CALIBRATION = Charge(name=CALIBRATION, amounts=(CALIBRATION_QUERIES,), limits=(float("inf"),))
+"""Score queries of a calibration; all score queries together have one limit."""
 
 
 def _digest(run: str) -> str:
@@ -567,7 +562,7 @@ def _digest(run: str) -> str:
 
 
 def _runs(book: OpenBook) -> set[str]:
-    """The runs that the book knows: those that drew labels, or were charged for anything."""
+    """Return the runs that the book knows: those that drew labels or were charged."""
     charges = records_in(book.arrays, "charged", CHARGES_FORM).values()
     charged = (key.split()[0] for record in charges for key in record["runs"].tolist())
     return {*book.arrays["runs"].tolist(), *charged}

@@ -5,15 +5,13 @@ only if every array is what its record declares. So an amount below 0, an array 
 or one of another type is refused, and never counted as a budget that is left.
 
 **Labels.** A record has all draws of one form and one list of classes. A device is charged for the
-largest ε at which it has drawn its label, not for the sum over levels: see
-`lumos.ldp.labels`. After a change of its label earlier draws no longer count: the next ones
-are independent of them, and are charged in full.
+largest ε at which it has drawn its label, not for the sum over levels: see `lumos.ldp.labels`.
+After a change of its label earlier draws no longer count: the next ones are independent of them,
+and are charged in full.
 
-What is new in every run and therefore charged in every run, as the release book keeps it.
-
-A charge is a list of amounts that add up from run to run: ε of propagated labels, answers of
-calibration, and μ² of sums for each question of a table of guarantees (Gaussian mechanisms compose
-by μ²).
+**Charges.** A charge is a list of amounts that add up from run to run: ε of propagated labels,
+score queries of calibration, and μ² of sums for each question of a table of guarantees (Gaussian
+mechanisms compose by μ²).
 """
 
 import json
@@ -31,7 +29,7 @@ from lumos.typing import Arrays, Doubles, Flags, Ints
 ENTRIES, PACKED = "entries", "packed entries"
 """Sizes that follow from the number of entries: one for each, or one bit for each."""
 ROUNDING = 1e-9
-"""By which part two rounded sums of the same amounts may differ."""
+"""Largest relative difference of two rounded sums of the same amounts."""
 
 Sizes = dict[str, int]
 
@@ -44,14 +42,14 @@ class Column(NamedTuple):
     shape: tuple[str | int, ...]
     """Sizes: a number, `ENTRIES`, `PACKED`, or a name that all arrays of the record share."""
     fill: float = 0
-    """What an entry has that was added later."""
+    """Value of entries that are added later."""
     least: float = 0
     """Smallest value."""
     below: str = ""
     """The size that whole numbers stay below."""
 
     def check(self, array: npt.NDArray[Any], sizes: Sizes) -> str:
-        """What is wrong with an array, in a few words; sizes that are new are noted."""
+        """Return a problem with an array, empty if there is none; add new names to `sizes`."""
         text = array.dtype.kind == "U"
         if not (text if self.kind == "U" else array.dtype == np.dtype(self.kind)):
             return "has another type"
@@ -72,7 +70,7 @@ class Column(NamedTuple):
         return ""
 
     def padded(self, array: npt.NDArray[Any], sizes: Sizes) -> npt.NDArray[Any]:
-        """The array with room for all entries."""
+        """Return the array with room for all entries."""
         wider = [
             (0, sizes[wanted] - found if wanted in (ENTRIES, PACKED) else 0)
             for wanted, found in zip(self.shape, array.shape, strict=True)
@@ -83,7 +81,7 @@ class Column(NamedTuple):
 
 
 def entry_sizes(entries: int) -> Sizes:
-    """The sizes that follow from the number of entries."""
+    """Return the sizes that follow from the number of entries."""
     return {ENTRIES: entries, PACKED: -(-entries // 8)}
 
 
@@ -92,10 +90,10 @@ class RecordForm(NamedTuple):
 
     columns: Mapping[str, Column]
     named: bool = True
-    """Whether records of this kind have names: `kind/name/array`, not `kind/array`."""
+    """True if records of this kind have names: `kind/name/array`, not `kind/array`."""
 
     def check(self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Sizes) -> str:
-        """What is wrong with one record, in a few words; `arrays` by their names in it."""
+        """Return a problem with the arrays of one record; empty if there is none."""
         for name in self.columns.keys() ^ arrays.keys():
             return f"{name!r} is {'unknown' if name in arrays else 'missing'}"
         own = dict(sizes)
@@ -106,7 +104,7 @@ class RecordForm(NamedTuple):
 
 
 def records_in(book: Arrays, kind: str, form: RecordForm) -> dict[str, Arrays]:
-    """By prefix, the arrays of all records of a kind that a book has, by their names in each."""
+    """Return the arrays of all records of a kind, by prefix and by their names in the record."""
     found: dict[str, Arrays] = {}
     for place, array in book.items():
         if place.startswith(f"{kind}/"):
@@ -130,7 +128,7 @@ LABELS_FORM = RecordForm(
 
 
 def unpaid(record: Arrays) -> bool:
-    """Whether a draw has cost more or less than its ε: all increases together are the largest."""
+    """Return whether the charges of draws do not add up to their largest ε."""
     drawn = np.where(record["values"] >= 0, record["levels"][:, None], 0.0)
     paid, largest = record["paid"].sum(axis=0), drawn.max(axis=0, initial=0.0)
     return bool((np.abs(paid - largest) > ROUNDING * largest).any())
@@ -141,7 +139,7 @@ class LabelRecord:
     """The record of all entries of a book; rows of the two-dimensional arrays are levels."""
 
     name: str
-    """Tells the form and the list of classes from others."""
+    """Identifies the form and the list of classes."""
     label: Ints = field(repr=False)
     """[entries] the label that was drawn, -1 for none: kept to notice a change."""
     changes: Ints = field(repr=False)
@@ -157,7 +155,7 @@ class LabelRecord:
 
     @classmethod
     def read(cls, book: Arrays, name: str, entries: int) -> "LabelRecord":
-        """From the arrays of a book; an empty one if there is none of this name."""
+        """Read a record from the arrays of a book; an empty one if it has none of this name."""
         names = {array: f"labels/{name}/{array}" for array in LABELS_FORM.columns}
         if names["label"] in book:
             return cls(name=name, **{array: book[place] for array, place in names.items()})
@@ -172,13 +170,13 @@ class LabelRecord:
         )
 
     def arrays(self) -> Arrays:
-        """As a book keeps them."""
+        """Return the arrays of a book."""
         return {
             f"labels/{self.name}/{array}": getattr(self, array) for array in LABELS_FORM.columns
         }
 
     def problem(self, form: LabelForm) -> str:
-        """What cannot be true of a record of this form, in a few words; empty if all can be."""
+        """Return a problem with the values of the record; empty if there is none."""
         if self.label.max(initial=-1) >= form.size:
             return "a label is of no class"
         if self.values.max(initial=-1) >= form.alphabet:
@@ -186,7 +184,7 @@ class LabelRecord:
         return ""
 
     def see(self, entries: Ints, labels: Ints) -> None:
-        """Note the labels of these entries; draws of a label that has changed are dropped."""
+        """Record the labels of these entries; drop draws of a label that has changed."""
         before = self.label[entries]
         changed = entries[(before >= 0) & (before != labels)]
         self.changes[changed] += 1
@@ -196,24 +194,24 @@ class LabelRecord:
         self.label[entries] = labels
 
     def earlier(self, entries: Ints, labels: Ints) -> Ints:
-        """[entries] how many labels each had before this one, whether or not it was seen yet."""
+        """Return [entries] the number of labels before this one."""
         before = self.label[entries]
         count: Ints = self.changes[entries] + ((before >= 0) & (before != labels))
         return count
 
     def largest(self, entries: Ints) -> Doubles:
-        """[entries] largest ε of a draw; 0 for none."""
+        """Return [entries] the largest ε of a draw; 0 for none."""
         drawn = np.where(self.values[:, entries] >= 0, self.levels[:, None], 0.0)
         largest: Doubles = drawn.max(axis=0, initial=0.0)
         return largest
 
     def draws(self, entries: Ints) -> dict[float, Ints]:
-        """Draws of these entries by ε, copied."""
+        """Return copies of the draws of these entries, by ε."""
         rows = zip(self.levels.tolist(), self.values, strict=True)
         return {level: values[entries] for level, values in rows}
 
     def keep(self, entries: Ints, draws: dict[float, Ints]) -> None:
-        """Store draws by ε; those that were stored before are the same."""
+        """Store draws by ε; those that were stored before are unchanged."""
         everyone = len(self.label)
         for level, values in draws.items():
             if level not in self.levels:
@@ -224,14 +222,14 @@ class LabelRecord:
             self.values[self._row(level), entries] = values
 
     def charge(self, entries: Ints, level: float, epsilon: Doubles, payer: int) -> None:
-        """Note who paid [entries] ε for a draw at this level; 0 is no payment."""
+        """Record [entries] ε that a run paid for draws at this level; 0 is no payment."""
         charged = epsilon > 0
         row = self._row(level)
         self.paid[row, entries[charged]] = epsilon[charged]
         self.payer[row, entries[charged]] = payer
 
     def paid_by(self, entries: Ints, payer: int) -> Doubles:
-        """[entries] ε that one run was charged."""
+        """Return [entries] ε that one run was charged."""
         mine: Flags = self.payer[:, entries] == payer
         paid: Doubles = np.where(mine, self.paid[:, entries], 0.0).sum(axis=0)
         return paid
@@ -241,7 +239,7 @@ class LabelRecord:
 
 
 def class_digest(classes: Sequence[str] | None) -> str:
-    """A short digest of the names of classes, in their order; empty without names."""
+    """Return a short digest of the names of classes in their order; empty without names."""
     if classes is None:
         return ""
     return blake2b(json.dumps(list(classes)).encode(), digest_size=8).hexdigest()
@@ -259,34 +257,34 @@ CHARGES_FORM = RecordForm(
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """What one run costs a device, and how much all runs together may cost it."""
+    """Amounts that one run costs a device, and their limits over all runs."""
 
     name: str
     """The account: each is counted apart."""
     amounts: tuple[float, ...]
     limits: tuple[float, ...]
-    """Of each amount, over all runs."""
-    words: str = ""
-    """Of a refusal: what would exceed which limit …"""
+    """Limit of each amount, over all runs."""
+    reason: str = ""
+    """First half of the message of a refusal: what would exceed which limit …"""
     advice: str = ""
     """… and what to do about it."""
 
 
 @dataclass(kw_only=True, eq=False)
 class RunCharges:
-    """The account of one name: who was charged, by which run, and how much in all."""
+    """One account: total amounts, and the entries that each run charged."""
 
     name: str
     spent: Doubles = field(repr=False)
-    """[amounts, entries] of all runs."""
+    """[amounts, entries] totals of all runs."""
     runs: npt.NDArray[np.str_]
-    """[charges] run and amounts of each."""
+    """[charges] run and amounts of each charge."""
     charged: Flags = field(repr=False)
-    """[charges, entries] who was charged."""
+    """[charges, entries] whether the entry was charged."""
 
     @classmethod
     def read(cls, book: Arrays, name: str, entries: int, amounts: int = 1) -> "RunCharges":
-        """From the arrays of a book; an empty account if there is none of this name."""
+        """Read an account from the arrays of a book; an empty one if it has none of this name."""
         packed = book.get(f"charged/{name}/devices", np.empty((0, -(-entries // 8)), np.uint8))
         return cls(
             name=name,
@@ -296,7 +294,7 @@ class RunCharges:
         )
 
     def arrays(self) -> Arrays:
-        """As a book keeps them."""
+        """Return the arrays of a book."""
         return {
             f"charged/{self.name}/spent": self.spent,
             f"charged/{self.name}/runs": self.runs,
@@ -304,7 +302,7 @@ class RunCharges:
         }
 
     def uncharged(self, entries: Ints, run: str, charge: Charge) -> Ints:
-        """Those of the entries that this run has not charged with these amounts."""
+        """Return the entries that this run has not charged with these amounts."""
         earlier = self.charged[self.runs == _key(run, charge)].any(axis=0)
         new: Ints = entries[~earlier[entries]]
         return new
@@ -320,11 +318,11 @@ class RunCharges:
 
 
 def miscounted(record: Arrays, amounts: int) -> bool:
-    """Whether an account has another sum than its charges, or another number of amounts.
+    """Return whether the totals of an account do not match its charges.
 
     Args:
         record: the arrays of an account, as `CHARGES_FORM` has them.
-        amounts: how many a charge of this account has.
+        amounts: number of amounts of a charge.
     """
     try:
         each = [[float(amount) for amount in key.split()[1:]] for key in record["runs"].tolist()]

@@ -1,8 +1,8 @@
 """Features on the device: their form, rows of norm 1, and their private scaling.
 
-**Short rows.** Sums and maxima along rows of a few numbers are those of NumPy, bit by bit. NumPy
-reduces an array [rows, k] row by row. With a handful of columns, one after the other is five times
-as fast; below eight numbers, NumPy adds them in the same order.
+**Short rows.** `row_sums` and `row_maxima` equal NumPy's results bit by bit. NumPy reduces an array
+[rows, k] row by row. For a few columns, adding column by column is five times as fast; below eight
+numbers, NumPy adds them in the same order.
 
 **Rows.** Features are used as rows of norm 1. Each device scales its own row, so that no device has
 a larger weight than another.
@@ -19,20 +19,17 @@ the new centre: the noise of a mean is a share of the bounds, which become narro
     histogram of |x|  →  mean  →  histogram of |x - c|  →  mean  →  histogram of |x - c|
 
 Sparse features keep their zeros: they are divided by their size, and not shifted. So do features
-that are mostly zero. Where noise hides most histograms nothing is changed, and the run says so.
+that are mostly zero. If noise hides most histograms, nothing is changed, and the run warns.
 
 Guarantee: every sum is one more Gaussian mechanism of the account (`Schedule.first_stages`);
 centres and sizes are functions of noisy sums alone, so they are public.
 
-What is public about the features of a graph, and what follows for a run.
-
-Where a setting is `auto`, a fact about all features of the graph decides it: whether any is
+**Form.** If a setting is `auto`, a fact about all features of the graph decides: whether any is
 negative, whether all lie between -1 and 1, whether they are stored sparse. Such facts belong to a
-public schema, which real devices agree on before they meet; the run says that they are public.
+public schema, which real devices agree on beforehand; the run reports that they are public.
 
-Vectors of devices that are outer products: a gradient of a linear model is row times slope.
-
-Written as factors they take a device's own features and a few numbers, however wide they are.
+**Outer products.** A gradient of a linear model is row times slope. `OuterVectors` keeps the two
+factors, which take little memory however wide the product is.
 """
 
 import math
@@ -53,12 +50,12 @@ if TYPE_CHECKING:
     from lumos.strict.settings import StrictSettings
 
 ROWS = 1 << 14
-"""How many rows to compute with at a time, so that they stay in the cache."""
+"""Number of rows to compute with at a time, so that they stay in the cache."""
 _ONE_BY_ONE = 7  # NumPy adds more numbers than this in pairs
 
 
 def row_sums(values: Doubles) -> Doubles:
-    """[rows] `values.sum(axis=1)`."""
+    """Return [rows] `values.sum(axis=1)`."""
     columns = values.shape[1]
     if not 0 < columns <= _ONE_BY_ONE:
         sums: Doubles = values.sum(axis=1)
@@ -70,7 +67,7 @@ def row_sums(values: Doubles) -> Doubles:
 
 
 def row_maxima(values: Doubles) -> Doubles:
-    """[rows] `values.max(axis=1)`."""
+    """Return [rows] `values.max(axis=1)`."""
     maxima = values[:, 0].copy()
     for column in range(1, values.shape[1]):
         np.maximum(maxima, values[:, column], out=maxima)
@@ -101,12 +98,12 @@ class FeatureRows:
 
     @property
     def width(self) -> int:
-        """d."""
+        """Number of features, d."""
         return int(self.all.shape[1])
 
 
 def within(rows: Any, limit: float) -> Any:
-    """Rows scaled down where they are longer than `limit`, by norms in double precision.
+    """Scale rows down to norm `limit`, by norms in double precision.
 
     `unit_rows` works in single precision, so its rows may be longer than 1 by some 1e-7.
     """
@@ -120,13 +117,13 @@ def within(rows: Any, limit: float) -> Any:
 
 
 def dense(rows: Any) -> Doubles:
-    """The same as a dense array."""
+    """Return rows as a dense array."""
     as_array: Any = getattr(rows, "toarray", None)
     return np.asarray(rows if as_array is None else as_array(), np.float64)
 
 
 def row_products(rows: Any, table: Doubles) -> Doubles:
-    """[rows, k] rows times a table, every row by itself.
+    """Return [rows, k] rows times a table, every row by itself.
 
     A product of whole matrices may round a row differently when there are more of them; results
     must not depend on how devices are spread over shards.
@@ -141,14 +138,14 @@ def row_products(rows: Any, table: Doubles) -> Doubles:
 Scaling = Literal["auto", "none", "size", "standard"]
 
 MIN_POWER, POWERS = -24, 64
-"""Octaves of the histogram: from 2^-24 to 2^40; smaller numbers are zero, larger ones the last."""
+"""Octaves of the histogram, from 2^-24 to 2^40; smaller numbers count as zero."""
 BUCKETS = 1 + POWERS
 WINDOW = 3
-"""Octaves that bound a feature together: they hold 76 % of a normal number, from σ/4 to 2σ."""
+"""Octaves that bound a feature: from σ/4 to 2σ, which hold 76 % of a normal distribution."""
 CLEAR = 3.5
-"""Standard deviations of noise above which a window of a histogram is no accident."""
+"""Standard deviations of noise above which a window of a histogram is significant."""
 MAX_SIZES = 3.0
-"""Sizes from its centre at which a feature is cut off."""
+"""Largest distance of a feature from its centre, in sizes; larger ones are clipped."""
 SIZES, CENTRES = "sizes", "centres"
 """Stages: histograms, and means."""
 STAGES: dict[str, tuple[str, ...]] = {
@@ -158,21 +155,21 @@ STAGES: dict[str, tuple[str, ...]] = {
 }
 """The sums of each kind of scaling, in order."""
 SCALING_ARRAYS = ("feature_centre", "feature_size", "feature_scaling", "feature_scaled")
-"""Arrays by which a file keeps a scaling."""
+"""Names of the arrays of a scaling."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaling:
-    """What every device does with its own features before it uses them."""
+    """The scaling that every device applies to its own features."""
 
     centre: Doubles
     """[d]"""
     size: Doubles
     """[d] above 0."""
     kind: str = "standard"
-    """Of `STAGES`."""
+    """A key of `STAGES`."""
     learnt: bool = True
-    """False where noise hid most histograms: features stay as they are."""
+    """False if noise hid most histograms: features stay as they are."""
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -180,7 +177,7 @@ class FeatureScaling:
         return STAGES[self.kind]
 
     def apply(self, features: Features) -> Features:
-        """[hosted, d] features around 0 and of size 1, at most `MAX_SIZES`; sparse ones stay so."""
+        """Return [hosted, d] scaled features, clipped at `MAX_SIZES`; sparse ones stay sparse."""
         if not self.learnt:
             return features
         sparse: bool = issparse(features)
@@ -192,16 +189,16 @@ class FeatureScaling:
         return np.clip(moved, -MAX_SIZES, MAX_SIZES).astype(np.float32)
 
     def arrays(self) -> Arrays:
-        """As a file keeps it."""
+        """Return the arrays of a file."""
         kept = (self.centre, self.size, self.kind, self.learnt)
         return {name: np.asarray(part) for name, part in zip(SCALING_ARRAYS, kept, strict=True)}
 
     @staticmethod
     def of(arrays: Arrays, features: int) -> "FeatureScaling":
-        """As `arrays` gave it.
+        """Restore a scaling from its arrays.
 
         Raises:
-            InputError: it is missing, or of other features.
+            InputError: it is missing, or belongs to other features.
         """
         if any(name not in arrays for name in SCALING_ARRAYS):
             raise InputError("model.npz: centre and size of the features are missing; train again")
@@ -212,7 +209,7 @@ class FeatureScaling:
         )
         flag = learnt.dtype == np.bool_ and learnt.shape == ()
         if not numbers or not (size > 0).all() or not flag or str(kind) not in STAGES:
-            raise InputError("model.npz: centre and size are not of these features; train again")
+            raise InputError("model.npz: centre and size do not match these features; train again")
         return FeatureScaling(centre, size, str(kind), bool(learnt))
 
 
@@ -224,7 +221,7 @@ class ScalingSums:
         adding: positions of the devices that add to the sums.
         devices: number of all devices that add, of all shards.
         fraction_bits: of the fixed point in which numbers are added.
-        kind: of `STAGES`.
+        kind: a key of `STAGES`.
 
     Raises:
         UsageError: the steps of the fixed point are larger than one count.
@@ -259,7 +256,7 @@ class ScalingSums:
         self._first, self._learnt = True, True
 
     def vectors(self, stage: str, *, each: bool) -> Doubles:
-        """The devices' vectors in a sum of a stage: [hosted, width] each, or their sum."""
+        """Return the vectors in a sum of a stage: [hosted, width] each, or their sum."""
         if not each:
             return self._count() if stage == SIZES else self._means().sum(axis=0)
         whole = np.zeros((self._hosted, self._features * (BUCKETS if stage == SIZES else 1)))
@@ -267,7 +264,7 @@ class ScalingSums:
         return whole
 
     def learn(self, stage: str, total: Doubles, noise: float) -> None:
-        """Use a sum; `noise` is the standard deviation of each of its numbers."""
+        """Learn from a sum; `noise` is the standard deviation of each of its numbers."""
         counts, error = total / self._one, noise / self._one
         if stage == CENTRES:
             mean = counts / self._devices
@@ -284,26 +281,26 @@ class ScalingSums:
         self._bound = np.where(self._clear, bound, common)
 
     def scaling(self) -> FeatureScaling:
-        """What was learnt: a normal number is bounded by twice its standard deviation."""
+        """Return the scaling; the size of a feature is half of its bound (2σ of a normal one)."""
         if not self._learnt:
             zeros, ones = np.zeros(self._features), np.ones(self._features)
             return FeatureScaling(zeros, ones, self._kind, learnt=False)
         return FeatureScaling(self._centre, self._bound / 2, self._kind)
 
     def _values(self) -> Doubles:
-        """[adding, d] distances from the centre."""
+        """Return [adding, d] distances from the centre."""
         sparse: bool = issparse(self._rows)
         return np.asarray(self._rows.toarray() if sparse else self._rows, np.float64) - self._centre
 
     def _counts(self) -> Doubles:
-        """[adding, d · BUCKETS] one count for each feature, at its octave."""
+        """Return [adding, d · BUCKETS] one count for each feature, at its octave."""
         values = self._values()
         vectors = np.zeros((*values.shape, BUCKETS))
         np.put_along_axis(vectors, octaves(values)[:, :, None], self._one, axis=2)
         return vectors.reshape(len(values), self._features * BUCKETS)
 
     def _count(self) -> Doubles:
-        """[d · BUCKETS] the sum of these, without zeros of sparse features."""
+        """Return [d · BUCKETS] the sum of `_counts`, without expanding sparse features."""
         sparse: bool = issparse(self._rows)
         if sparse:
             places, column = octaves(self._rows.data.astype(np.float64)), self._rows.indices
@@ -319,14 +316,14 @@ class ScalingSums:
         return total
 
     def _means(self) -> Doubles:
-        """[adding, d] within the bounds, as shares of them, on the grid of the fixed point."""
+        """Return [adding, d] clipped values in units of the bounds, rounded to the fixed point."""
         within = np.clip(self._values() / self._bound, -1, 1) * self._one
         rounded: Doubles = np.rint(within * self._steps) / self._steps
         return rounded
 
 
 def octaves(values: Doubles) -> Ints:
-    """The bucket of each number: 0 for zero, 1 + the octave of its size, from `MIN_POWER`."""
+    """Return the bucket of each number: 0 for zero, otherwise 1 + its octave from `MIN_POWER`."""
     _, power = np.frexp(values)  # |x| in [2^(power - 1), 2^power)
     bucket = np.clip(power - MIN_POWER, 1, POWERS)
     found: Ints = np.where(np.abs(values) < 2.0**MIN_POWER, 0, bucket).astype(np.int64)
@@ -334,7 +331,7 @@ def octaves(values: Doubles) -> Ints:
 
 
 def _bounds(histogram: Doubles, error: float) -> tuple[Doubles, Flags]:
-    """[d] the upper end of the window with most devices; and whether it is no accident."""
+    """Return [d] the upper end of the window with most devices, and whether it is significant."""
     sizes = np.pad(histogram[:, 1:], ((0, 0), (WINDOW - 1, 0)))
     windows = np.sum([sizes[:, k : k + POWERS] for k in range(WINDOW)], axis=0)
     best = windows.argmax(axis=1)
@@ -344,33 +341,32 @@ def _bounds(histogram: Doubles, error: float) -> tuple[Doubles, Flags]:
 
 
 class FeatureForm(TypedDict):
-    """What a schedule needs to know of features."""
+    """Public facts about features that a schedule depends on."""
 
     signed: bool
-    """Whether they may be negative when they are used."""
+    """True if scaled features may be negative."""
     scaling: Scaling
-    """How they are scaled; never `auto`."""
+    """Kind of scaling; never `auto`."""
     bounded: bool
-    """Whether all of them lie between -1 and 1."""
+    """True if all features lie between -1 and 1."""
 
 
 def feature_form(facts: GraphFacts, strict: "StrictSettings") -> FeatureForm:
-    """The form of the features of a graph under these settings.
+    """Return the form of the features of a graph under these settings.
 
     Raises:
-        UsageError: they cannot be scaled as asked.
+        UsageError: the settings of scaling contradict the features or each other.
     """
     scaling = _scaling(facts, strict)
-    shifted = scaling == "standard"
     return FeatureForm(
-        signed=shifted or may_be_negative(facts, strict),
+        signed=scaling == "standard" or may_be_negative(facts, strict),
         scaling=scaling,
         bounded=facts.bounded,
     )
 
 
 def may_be_negative(facts: GraphFacts, strict: "StrictSettings") -> bool:
-    """Whether features may be negative. With `auto`, a public fact about the graph."""
+    """Return whether features may be negative; with `auto`, a public fact about the graph."""
     if strict.signs != "auto":
         return strict.signs == "signed"
     return facts.signed
@@ -405,20 +401,20 @@ class OuterVectors(NamedTuple):
     """[devices, m]"""
 
     def dense(self) -> Doubles:
-        """[devices, d·k + m] written out."""
+        """Return [devices, d·k + m] the products as a dense array."""
         outer = dense(self.rows)[:, :, None] * self.slope[:, None, :]
         table = self.rows.shape[1] * self.slope.shape[1]
         return np.concatenate([outer.reshape(len(self.slope), table), self.rest], axis=1)
 
     def inner(self, total: Doubles) -> Doubles:
-        """[devices] inner products with one vector of d·k + m numbers."""
+        """Return [devices] inner products with one vector of d·k + m numbers."""
         table = total[: self.rows.shape[1] * self.slope.shape[1]]
         by_class = np.asarray(self.rows @ table.reshape(self.rows.shape[1], -1))
         product: Doubles = (by_class * self.slope).sum(axis=1)
         return product + self.rest @ total[len(table) :]
 
     def squared_distance(self, other: "OuterVectors") -> Doubles:
-        """[devices] ‖x ⊗ s - x' ⊗ s'‖² = |x|²|s|² + |x'|²|s'|² - 2⟨x, x'⟩⟨s, s'⟩, and the rest."""
+        """Return [devices] ‖x ⊗ s - x' ⊗ s'‖² = |x|²|s|² + |x'|²|s'|² - 2⟨x, x'⟩⟨s, s'⟩ + rest."""
         lengths = [_row_products(v.rows, v.rows) * _squares(v.slope) for v in (self, other)]
         common = _row_products(self.rows, other.rows) * (self.slope * other.slope).sum(axis=1)
         square: Doubles = np.maximum(0.0, lengths[0] + lengths[1] - 2 * common)
@@ -431,7 +427,7 @@ def _squares(rows: Doubles) -> Doubles:
 
 
 def _row_products(one: Any, two: Any) -> Doubles:
-    """[rows] inner products of rows, in double precision."""
+    """Return [rows] inner products of rows, in double precision."""
     sparse: bool = issparse(one)
     if sparse:
         products = one.astype(np.float64).multiply(two.astype(np.float64)).sum(axis=1)

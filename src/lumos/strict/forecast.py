@@ -1,21 +1,19 @@
-"""A federation drawn from assumed numbers: classes, edges, and what own features say.
+"""A forecast of what strict classification gains from neighbours: a simulation without data.
 
-Every class has a community, and every device lives in one. The two scenarios reach the same
-homophily in different ways:
+It draws a federation that fits assumed numbers, and passes it through the real stages: randomized
+labels, their counts and matrices, propagated labels, evidence weights and model selection, with the
+noise of the sums of all devices. Only the local classifier is not trained: its logits are drawn.
 
-    independent  Everybody lives in the community of its class, edges leave the community at random.
-                 Generated graphs are like this.
+Every class has a community, and every device belongs to one. The two scenarios have the same
+homophily for different reasons:
+
+    independent  Every device belongs to the community of its class, and edges leave the community
+                 at random. Generated graphs are like this.
     clustered    Edges stay within the community, most of them within a circle of `CIRCLE` devices,
-                 and some devices live in a community of another class. Their features are those of
-                 that community, as far as the assumed accuracy permits: own features and neighbours
-                 err about the same devices. Degrees vary more. Real graphs are closer to this.
-
-What strict classification would gain from neighbours: a simulation without data.
-
-Draws a federation that fits the assumed numbers (`assumed_graph`), and passes it through the real
-stages: randomized labels, their counts and matrices, propagated labels, evidence weights and the
-model selection, with the noise that the sums of so many devices have. Only the own encoder is not
-trained: its logits are drawn.
+                 and some devices belong to a community of another class. Their features are those
+                 of that community, as far as the assumed accuracy permits: own features and
+                 neighbours err about the same devices. Degrees vary more. Real graphs are closer to
+                 this.
 
 At most `MAX_SIMULATED` devices are drawn. More of them only scale the sums, whose noise is that of
 the whole federation. Small federations are drawn several times.
@@ -56,16 +54,16 @@ from lumos.training.trainer import Adam
 from lumos.typing import Doubles, Flags, Ints
 
 CIRCLE = 40
-"""Devices of one circle: friends of friends are often friends."""
+"""Number of devices of one circle: friends of friends are often friends."""
 MAX_CERTAIN = 0.98
-"""Largest accuracy of what features say about the class that they belong to."""
+"""Largest accuracy of features about the class that they come from."""
 
 
 class Scenario(NamedTuple):
-    """How a federation deviates from full homophily."""
+    """The reason why a federation deviates from full homophily."""
 
     misplaced: bool
-    """Whether devices live in communities of other classes, instead of edges leaving theirs."""
+    """True if devices belong to communities of other classes, instead of edges leaving theirs."""
     spread: float
     """Standard deviation of the logarithm of expected degrees."""
     local: float
@@ -77,7 +75,7 @@ CLUSTERED, INDEPENDENT = Scenario(True, 1.2, 0.8), Scenario(False, 0.7, 0.0)
 
 
 class DrawnFederation(NamedTuple):
-    """What was drawn."""
+    """A federation that was drawn."""
 
     truth: Ints
     """[devices] true classes."""
@@ -106,10 +104,10 @@ def draw_federation(
 
 
 def mixing(population: Population, scenario: Scenario) -> tuple[float, float]:
-    """Share m of misplaced devices, and share of edges within a community.
+    """Return the share m of misplaced devices, and the share of edges within a community.
 
-    Two devices of one community have the same class with (1 - m)² + m²/(k - 1). Where this is to be
-    the homophily h,
+    Two devices of one community have the same class with probability (1 - m)² + m²/(k - 1). For
+    this to be the homophily h,
 
         m = (1 - 1/k) · (1 - √(1 - (1 - h)/(1 - 1/k))).
 
@@ -122,7 +120,7 @@ def mixing(population: Population, scenario: Scenario) -> tuple[float, float]:
 
 
 def looking_like_home(population: Population, misplaced: float) -> tuple[float, float]:
-    """Share f of devices with features of their community, and accuracy a of features about it.
+    """Return the share f of devices with features of their community, and their accuracy a.
 
     Own features are right with (1 - m·f)·a + m·f·(1 - a)/(k - 1), which is as assumed; f is 1, or
     as large as a ≤ `MAX_CERTAIN` permits.
@@ -144,7 +142,7 @@ def _draw_edges(
     edges: int,
     generator: np.random.Generator,
 ) -> Ints:
-    """[edges, 2] both ends in proportion to `weight`, the second one where the first one looks.
+    """Return [edges, 2] ends in proportion to `weight`, the second in a community of the first.
 
     Args:
         shares: of edges within the community, and of those within the circle.
@@ -168,14 +166,14 @@ def _draw_edges(
 
 
 def _device_at(position: Doubles, reach: Doubles) -> Ints:
-    """[positions] the device i with reach[i] ≤ position < reach[i + 1]."""
+    """Return [positions] the device i with reach[i] ≤ position < reach[i + 1]."""
     return np.clip(np.searchsorted(reach, position, side="right") - 1, 0, len(reach) - 2)
 
 
 def calibrated_logits(
     classes_seen: Ints, classes: int, accuracy: float, generator: np.random.Generator
 ) -> Doubles:
-    """[devices, k] log-likelihoods of normal scores, right with the given probability.
+    """Return [devices, k] log-likelihoods of normal scores with the given accuracy.
 
     Every class has a score of variance 1, the one that is seen with mean s; its log-likelihood is
     s times the score.
@@ -188,7 +186,7 @@ def calibrated_logits(
 
 @cache
 def signal(accuracy: float, classes: int) -> float:
-    """s for which a normal score with mean s is the largest of k with this probability."""
+    """Return s for which a normal score with mean s is the largest of k with this probability."""
     low, high = 0.0, 40.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -197,26 +195,26 @@ def signal(accuracy: float, classes: int) -> float:
 
 
 def largest_chance(mean: float, classes: int) -> float:
-    """∫ φ(x - s) Φ(x)^(k - 1) dx: the chance that the score with mean s is the largest of k."""
+    """Return ∫ φ(x - s) Φ(x)^(k - 1) dx: the chance that the score with mean s is the largest."""
     offset = np.linspace(-9, 9, 2001)
     density = np.exp(-(offset**2) / 2) / math.sqrt(2 * math.pi)
     return float((density * ndtr(offset + mean) ** (classes - 1)).sum() * (offset[1] - offset[0]))
 
 
 MAX_SIMULATED = 12_000
-"""Most devices that are simulated at once, and about as many in all draws together."""
+"""Largest number of simulated devices, and about that of all draws together."""
 MAX_DRAWS = 8
 WORK = 400_000
-"""Bounds simulated devices times the work of one."""
+"""Bound on the number of simulated devices times the work of one."""
 MIN_OF_A_ROW = 30
-"""Validation devices for each row of a matrix, where not all devices are simulated: so few of them
-would fit their own labels."""
+"""Least number of validation devices for each row of a matrix, if not all devices are simulated:
+fewer would overfit their own labels."""
 
 
 def forecast(population: Population, **settings: Any) -> Forecast | None:
-    """Simulate `classify` with these settings; the same result every time.
+    """Simulate `classify` with these settings; the result is deterministic.
 
-    None with so many classes that too few devices can be simulated in seconds.
+    Return None if there are too many classes to simulate enough devices in seconds.
 
     Args:
         population: what is assumed about the devices.
@@ -259,7 +257,7 @@ def _expected(
 
 
 def _work(schedule: ClassifySchedule, population: Population) -> int:
-    """The work of one simulated device: its neighbours, classes, and matrices."""
+    """Return the work of one simulated device: its neighbours, classes, and matrices."""
     matrix = schedule.label_form.alphabet * schedule.propagated_label_mechanism.alphabet
     return math.ceil(population.degree + population.classes / 4 + matrix / 25)
 
@@ -293,41 +291,43 @@ class _Federation:
         self._roles = split_vertices(self._truth, public)
 
     def scores(self) -> tuple[float, float, float]:
-        """Accuracy by own features, by neighbours, and by what the model selection chooses."""
+        """Return the accuracy by own features, by neighbours, and of the selected model."""
         schedule = self._schedule
         trains, validates = (self._roles == role for role in (Role.TRAIN, Role.VALIDATION))
         labels = draw_labels(self._shard, self._truth, schedule, None, trains | validates)
-        judges = np.flatnonzero(validates)
-        evidence = self._evidence(labels, trains, judges)
+        validating = np.flatnonzero(validates)
+        evidence = self._evidence(labels, trains, validating)
         evidence_weights = EvidenceWeights(self._own, evidence)
-        weights = self._evidence_weights_weights(evidence_weights, labels, judges)
+        weights = self._fitted_weights(evidence_weights, labels, validating)
         together = evidence_weights.logits(weights)
         alone = EvidenceWeights(np.zeros_like(self._own), evidence).logits(weights)
-        selection = self._sum(selection_vectors([self._own, together], labels, judges), SELECTION)
+        selection = self._sum(
+            selection_vectors([self._own, together], labels, validating), SELECTION
+        )
         chosen = together if Selection.of(selection, schedule).choice else self._own
         return self._accuracy(self._own), self._accuracy(alone), self._accuracy(chosen)
 
-    def _evidence(self, labels: NoisyLabels, trains: Flags, judges: Ints) -> list[Doubles]:
-        """Of randomized labels, then of each propagated label: [devices, k] each."""
+    def _evidence(self, labels: NoisyLabels, trains: Flags, validating: Ints) -> list[Doubles]:
+        """Return the evidence of randomized labels, then of each propagated label: [devices, k]."""
         shard, form = self._shard, labels.form
         mechanism = self._schedule.propagated_label_mechanism
         slots = np.flatnonzero(trains[shard.neighbours])  # whose neighbour trains
         bodies = form.messages(np.maximum(labels.randomized_labels, 0))
         support = one_hot(bodies[shard.neighbours[slots]], form.alphabet)
         counts = MessageCounts(support, shard.owner[slots], len(shard))
-        both = np.union1d(np.flatnonzero(trains), judges)
+        both = np.union1d(np.flatnonzero(trains), validating)
         matrix = self._sum(counts.matrix_vectors(labels, both), RANDOMIZED)
         evidence = [counts.evidence(matrix, form)]
         for number in range(1, 1 + self._schedule.strict.propagated_labels):
             sent = propagated_labels(shard, np.sum(evidence, axis=0), mechanism, number)
             support = mechanism.read(sent[shard.neighbours])
             counts = MessageCounts(support, shard.owner, len(shard))
-            matrix = self._sum(counts.matrix_vectors(labels, judges), PROPAGATED)
+            matrix = self._sum(counts.matrix_vectors(labels, validating), PROPAGATED)
             evidence.append(counts.evidence(matrix, form))
         return evidence
 
-    def _evidence_weights_weights(
-        self, evidence_weights: EvidenceWeights, labels: NoisyLabels, judges: Ints
+    def _fitted_weights(
+        self, evidence_weights: EvidenceWeights, labels: NoisyLabels, validating: Ints
     ) -> Doubles:
         schedule, classes = self._schedule, self._own.shape[1]
         adam = Adam(
@@ -337,13 +337,13 @@ class _Federation:
         clip = schedule[EVIDENCE_WEIGHTS].limit(len(adam.weights) + 1)
         for _ in range(EVIDENCE_WEIGHTS_EPOCHS):
             total = self._sum(
-                evidence_weights.update(adam.weights, labels, judges, clip), EVIDENCE_WEIGHTS
+                evidence_weights.update(adam.weights, labels, validating, clip), EVIDENCE_WEIGHTS
             )
             adam.step(total[:-1] / max(1, schedule.validation))
         return adam.weights
 
     def _sum(self, vectors: Doubles, stage: str) -> Doubles:
-        """The sum of the vectors of the whole federation, with its noise."""
+        """Return the sum of the vectors of the whole federation, with its noise."""
         spread = self._schedule[stage].spread()
         total: Doubles = self._scale * vectors.sum(axis=0)
         return total + spread * self._generator.standard_normal(vectors.shape[1])

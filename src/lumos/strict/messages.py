@@ -1,22 +1,21 @@
-"""Messages to neighbours: how they are sent, propagated labels, and those of the control.
+"""Messages to neighbours: topics, sending and checking, propagated labels, and control messages.
 
-**Control.** Its messages are values that depend on no data. A random value that a sender told all
-its neighbours would be a mark of the sender, and so of a community. So every receiver draws for
-itself what it takes each message to say.
+**Control run.** Its messages depend on no data. One random value for all neighbours would mark the
+sender, and so its community. So every receiver draws the content of each message for itself.
 
-**Propagated labels.** An propagated label is the class, or the random mark, that a device's
-evidence so far points to, randomized. It is a function of received messages and public matrices
-only, so it costs no ε of any feature or label; it tells something about the sender's edges and
-degree, and is randomized for that.
+**Propagated labels.** A propagated label is the class, or the random mark, that a device's evidence
+so far points to, randomized. It depends on received messages and public matrices only, so it costs
+no ε of any feature or label. It depends on the sender's edges and degree, and is randomized for
+that reason.
 
-Guarantee: one propagated label is the same for all receivers, so one edge changes at most the
+Guarantee: a propagated label is the same for all receivers, so one edge changes at most the
 propagated labels of its two ends: ε_m each, for any two neighbourhoods, however many receivers
-collude. All that follows from an propagated label is a function of what was sent. An propagated
-label made for one receiver, without what that receiver sent, would guarantee nothing
+collude. All that follows is a function of what was sent. A propagated label made for one receiver,
+without the messages of that receiver, would guarantee nothing
 (`tests/strict/test_propagated_labels.py` breaks it).
 
-Every device with a neighbour sends, also if it received nothing: silence would tell. Where several
-classes have the same evidence, the device draws one.
+Every device with a neighbour sends, even if it received nothing: silence would reveal that. Ties
+between classes are broken at random.
 """
 
 from collections.abc import Callable
@@ -38,7 +37,7 @@ RANDOMIZED_LABEL = Topic(
     door=Door.RELEASE,
     shape=None,
     common=True,
-    learns="every neighbour gets the same randomized randomized label: ε, however many of them collude",
+    learns="every neighbour gets the same randomized label: ε, however many of them collude",
 )
 PROPAGATED_LABEL = Topic(
     name="strict/opinion",
@@ -46,16 +45,16 @@ PROPAGATED_LABEL = Topic(
     shape=None,
     common=True,
     about_edges=True,
-    learns="every neighbour gets the same randomized class (for links: random mark), made of what "
-    "the sender received and of nothing of its own: ε of each of its edges, however many of them "
-    "collude",
+    learns="every neighbour gets the same randomized class (for links: random mark), which depends "
+    "on what the sender received and not on its own data: ε for each of its edges, however many "
+    "neighbours collude",
 )
 MARK = Topic(
     name="strict/colour",
     door=Door.RELEASE,
     shape=None,
     common=True,
-    learns="every neighbour gets the same random mark, drawn at random: it depends on no data",
+    learns="every neighbour gets the same random mark, which depends on no data",
 )
 PROPOSAL = Topic(
     name="strict/proposal",
@@ -74,13 +73,14 @@ QUESTION = Topic(
     name="strict/question",
     door=Door.CONTROL,
     vocabulary=("may we compare",),
-    learns="a device learns who wants to know the level of their score",
+    learns="a device learns who asks for the bucket of their score",
 )
 CONSENT = Topic(
     name="strict/consent",
     door=Door.CONTROL,
     vocabulary=("no", "yes"),
-    learns="the asker learns whether the other has answers left: a hint at how many have asked it",
+    learns="the asker learns whether the other has score queries left: a hint at how many have "
+    "asked it",
 )
 
 
@@ -107,10 +107,11 @@ def send_over(
         slots: from a hosted device to one of its neighbours; None for all of them.
         bodies: [slots, bytes].
         epsilon: spent by each message.
-        read: raises `ProtocolError` for bodies that nobody can have sent who keeps the rules.
+        read: raises `ProtocolError` for bodies that no honest device can have sent.
 
-    Raises: ProtocolError: a non-neighbour sent a message, a neighbour sent two, or one has another
-        length; or messages are not in the order of their receivers.
+    Raises:
+        ProtocolError: a non-neighbour sent a message, a neighbour sent two, a message has another
+            length, or messages are not in the order of their receivers.
     """
     width = bodies.shape[1]
 
@@ -146,7 +147,7 @@ def send_over(
 
 
 def _one_each(shard: Shard, receiver: Ints, sender: Ints) -> bool:
-    """Whether messages came from neighbours, at most one from each."""
+    """Return whether messages came from neighbours only, at most one from each."""
     if np.array_equal(sender, shard.neighbours) and np.array_equal(receiver, shard.owner):
         return True  # from every neighbour, in the order of the slots
     slots = shard.slots_or_none(receiver, sender)
@@ -158,14 +159,14 @@ def _one_each(shard: Shard, receiver: Ints, sender: Ints) -> bool:
 
 
 def drawn_randomized_labels(shard: Shard, size: int) -> Ints:
-    """[hosted] uniform values below `size`, to be sent."""
+    """Return [hosted] uniform values below `size`, to be sent."""
     everyone = np.arange(len(shard))
     chance = shard.randomness.uniform(everyone, "control symbol", 0)[:, 0]
     return np.floor(chance * size).astype(np.int64)
 
 
 def drawn_values(shard: Shard, received: ReceivedMessages, size: int, step: int = 0) -> Ints:
-    """[messages] uniform values below `size`, drawn by each receiver for itself.
+    """Return [messages] uniform values below `size`, drawn by each receiver for itself.
 
     Args:
         step: names the randomness.
@@ -178,7 +179,7 @@ def drawn_values(shard: Shard, received: ReceivedMessages, size: int, step: int 
 def drawn_propagated_labels(
     shard: Shard, received: ReceivedMessages, mechanism: Mechanism, number: int
 ) -> Bytes:
-    """[messages, bytes] releases of uniform classes, drawn by each receiver for itself."""
+    """Return [messages, bytes] releases of uniform classes, drawn by each receiver for itself."""
     first = 100 * number
     classes = drawn_values(shard, received, mechanism.size, first)
     words = [
@@ -192,18 +193,17 @@ PURPOSE = "opinion"
 
 
 def propagated_labels(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int) -> Bytes:
-    """[hosted, bytes] the randomized propagated labels of the hosted devices.
+    """Return [hosted, bytes] the randomized propagated labels of the hosted devices.
 
     Args:
-        evidence: [hosted, k] of everything received so far.
+        evidence: [hosted, k] from everything received so far.
         number: 1 for the first propagated label; names the randomness.
     """
     return randomized(shard, preferred(shard, evidence, number), mechanism, number)
 
 
 def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
-    """[hosted] the propagated labels before they are randomized; arguments as in
-    `propagated_labels`."""
+    """Return [hosted] propagated labels before randomization; see `propagated_labels`."""
     chosen: Ints = evidence.argmax(axis=1)
     best = evidence == row_maxima(evidence)[:, None]
     tied = np.flatnonzero(np.count_nonzero(best, axis=1) > 1)
@@ -213,10 +213,10 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
 
 
 def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
-    """[hosted, bytes] propagated labels as they are sent.
+    """Return [hosted, bytes] propagated labels as they are sent.
 
-    Without devices that are left out, randomness is others: the propagated label may be another,
-    and two of them with the same randomness would show by how much they differ.
+    Randomness depends on who is left out: the propagated label may then be another one, and two
+    releases with the same randomness would show by how much they differ.
     """
     absent = ",".join(map(str, sorted(shard.absent)))
     purpose = f"{PURPOSE}/without {absent}" if absent else PURPOSE
@@ -227,7 +227,7 @@ def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) ->
 
 
 def most_likely(evidence: Doubles, chance: Doubles) -> Ints:
-    """[hosted] the class with the most evidence; one of the best by `chance` in (0, 1) at ties."""
+    """Return [hosted] the class with the most evidence; `chance` in (0, 1) breaks ties."""
     best = evidence == evidence.max(axis=1, keepdims=True)
     place = np.floor(chance * best.sum(axis=1)).astype(np.int64)
     which: Ints = (np.cumsum(best, axis=1) > place[:, None]).argmax(axis=1)

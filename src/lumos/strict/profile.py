@@ -1,16 +1,16 @@
 """The strict profile: its settings, programs and checks, and the name of the randomness of a run.
 
-**Randomness.** Two releases, or two sums with noise, drawn with the same randomness reveal more
-than their ε together. So strict runs that differ in any setting have different randomness: a run
-with one seed repeats itself exactly, and shares no random bit with another. Settings that do not
-change the run itself (a control beside it, the checkpoint interval, the comparison of workloads) do
-not change its randomness.
+**Randomness.** Two releases, or two noisy sums, drawn with the same randomness reveal more than
+their ε together. So strict runs that differ in any setting have different randomness: a run with
+one seed repeats itself exactly, and shares no random bit with another run. Settings that do not
+change the run itself (a control run, the checkpoint interval, the comparison of workloads) do not
+change its randomness.
 
-With a book a run also depends on what the book has of its devices: draws of their labels, and
-partners. So their ids are in the name, and which draws are used: a label that has changed, and
-changed back, is drawn anew, and the run that uses the new draw is another one, with noise and
-charges of its own. Where the book lies does not matter; the state in which the run finds it does
-(`name_with_book`). The control uses no book, so its name has none.
+With a book, a run also depends on the entries of its devices: draws of their labels, and partners.
+So the name includes their ids and the draws that are used: a label that changed, and changed back,
+is drawn anew, and a run with the new draw is another run, with noise and charges of its own. The
+path of the book does not matter, but its state at the start of the run does (`name_with_book`). The
+control run uses no book.
 """
 
 import os
@@ -75,8 +75,8 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "lifetime_propagated_epsilon": 64.0,
     "min_holders": 5,
 }
-"""In the name with these values, whatever the settings say: the name is hashed, and the settings
-in it when results were first kept stay in it, so that they can be repeated to the last digit."""
+"""Values that the hashed name has whatever the settings are: it keeps the settings of the first
+stored results, so that these can be reproduced to the last digit."""
 _CLASSIFY_NAME: dict[str, Any] = {
     "relay": "auto",
     "codebook": 8,
@@ -85,7 +85,7 @@ _CLASSIFY_NAME: dict[str, Any] = {
     "projection": 1024,
 }
 _LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
-"""The same by task: settings that there were when results of the task were kept."""
+"""The same for one task: settings that existed when its first results were stored."""
 
 _FROZEN_NAMES: dict[str, str] = {
     "randomness": "coins",  # frozen
@@ -99,18 +99,18 @@ _FROZEN_NAMES: dict[str, str] = {
     "tokens": "words",  # frozen
 }
 _FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
-"""The names of settings, and a value, as they were when results were first kept."""
+"""Names and values of settings as they were when results were first stored."""
 
 _ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
-"""Settings that there were not when results were first kept, and that do not change a run, or are
-named by what they do."""
+"""Settings added after the first stored results, which do not change a run or enter the name
+otherwise."""
 
 
 def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
-    """A name for the randomness of a run, or of its control.
+    """Return the name of the randomness of a run, or of its control run.
 
     Args:
-        drawn: with a book, which draws of labels the run uses.
+        drawn: with a book, the draws of labels that the run uses.
     """
     settings = {**config.flat(), **_WITHOUT_EFFECT}
     settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
@@ -144,16 +144,16 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
 
 
 def name_with_book(name: str, state: str) -> str:
-    """The name of the randomness of a run with a book.
+    """Return the name of the randomness of a run with a book.
 
-    A book draws a random mark whenever it is written, so two books in one state have the same
-    content, wherever they lie. Then two runs of the same name use the same draws and partners: they
-    are one run, and the same noise hides the same numbers. In different states the draws, and so
-    the numbers, may differ, and the randomness do.
+    Every write adds a random stamp to the book, so two books with the same last stamp have the same
+    content, whatever their paths. Two runs of one name then use the same draws and partners: they
+    are one run, and the same noise hides the same numbers. With another stamp the draws, and so the
+    numbers, may differ, and so does the randomness.
 
     Args:
-        name: as `randomness_name` gives it.
-        state: the last mark of the book when the run began; empty if there was no book.
+        name: as `randomness_name` returns it.
+        state: the last stamp of the book when the run began; empty if there was no book.
     """
     if not state:
         return name
@@ -161,7 +161,7 @@ def name_with_book(name: str, state: str) -> str:
 
 
 class StrictProfile:
-    """`lumos.training.profile.Profile`, with guarantees."""
+    """The profile with guarantees: `lumos.training.profile.Profile`."""
 
     name = STRICT
     doors = frozenset(Door) - {Door.OPEN}
@@ -169,7 +169,7 @@ class StrictProfile:
     own_included = True
 
     def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Nobody needs to know who carries an edge, so nothing is compared."""
+        """Return the defaults: no balancer, because devices handle all of their own edges."""
         task = given.get("task", TrainSettings.task)
         return {
             "balancer": "none",
@@ -179,7 +179,7 @@ class StrictProfile:
         }
 
     def ignores(self, name: str, config: "Config") -> str:
-        """With which settings a setting has no effect."""
+        """Return the settings under which a setting has no effect; empty if it has one."""
         if name in NOT_USED:
             return f"`profile='{self.name}'`, only with `profile='paper'`"
         if name in OF_BALANCING:
@@ -191,7 +191,7 @@ class StrictProfile:
             other = "classify" if task == "link" else "link"
             return f"`profile='{self.name}'` and `task='{task}'`, only with `task='{other}'`"
         if name in OF_TREES and task == "link":
-            # A network on trees needs neighbours' vectors at home, and nobody releases one.
+            # A network on trees needs the neighbours' vectors, and no device releases one.
             return f"`profile='{self.name}'` and `task='link'`, which have no tree network"
         if name in OF_TREES and not strict.tree_network:
             return (
@@ -200,22 +200,22 @@ class StrictProfile:
         return config.model.ignored(name) or strict.ignored(name)
 
     def improvements(self, config: "Config") -> list[str]:
-        """None: it does not follow the paper at all."""
+        """Return nothing: this profile does not follow the paper."""
         return []
 
     def texts(self, config: "Config") -> ProfileTexts:
-        """What reports say about a run."""
+        """Return the texts of reports about a run."""
         return texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
-        """Refuse settings that would break a guarantee, or that noise cannot carry."""
+        """Refuse settings that would break a guarantee."""
         strict = settings_of(config)
         if not strict.epsilon < float("inf"):
             raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
         if strict.book is not None and strict.protect != "noise":
             raise UsageError(
-                f"`protect='{strict.protect}'` has exact sums, and what they tell cannot be "
-                "counted in a `book`; leave the book out, or use `protect='noise'`"
+                f"`protect='{strict.protect}'` has exact sums, which a `book` cannot account for; "
+                "leave the book out, or use `protect='noise'`"
             )
         schedule = self._schedule(facts, config)  # enough epochs …
         schedule.check()  # … and noise that sums carry in full
@@ -224,17 +224,17 @@ class StrictProfile:
             encoder.limit(encoder.width(facts.feature_count))
         if config.trees.balancer != "none":
             raise UsageError(
-                f"`profile='{self.name}'` needs no `balancer`: nobody carries an edge there, and "
-                "comparisons would tell of degrees; leave it out"
+                f"`profile='{self.name}'` has no `balancer`: devices handle their own edges, and "
+                "comparisons would reveal degrees; leave it out"
             )
         if config.model.layers != 2:
             raise UsageError(
-                f"`profile='{self.name}'` needs `layers=2`: deeper trees carry the number of "
-                "neighbours in their normalisation, and so would show it"
+                f"`profile='{self.name}'` needs `layers=2`: the normalisation of deeper trees "
+                "would reveal the number of neighbours"
             )
 
     def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
-        """Every run that differs in anything has randomness of its own."""
+        """Return the name of the randomness: runs that differ in anything have different names."""
         if control or settings_of(config).book is None:
             return randomness_name(problem, config, control=control)
         drawn = self._drawn(problem, config)
@@ -246,7 +246,7 @@ class StrictProfile:
         return name_with_book(name, self._book(problem, config).state(run_in))
 
     def _drawn(self, problem: Problem, config: "Config") -> str:
-        """Which draws of labels a book has for a run that classifies, as text."""
+        """Return a text that identifies the draws of labels that a book has for a run."""
         if config.train.task != "classify" or not problem.facts.labelled:
             return ""
         labels = np.asarray(problem.in_memory("book").labels)
@@ -255,7 +255,7 @@ class StrictProfile:
         return book.drawn(schedule.randomized_form, labels, schedule.class_names)
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
-        """The trainers of all shards, and the coordinator's program."""
+        """Return the trainers of all shards, and the coordinator's program."""
         from lumos.strict.classify.trainer import StrictClassifier
         from lumos.strict.link.trainer import StrictLinker
         from lumos.strict.sums import FollowedSums, StrictCoordinator
@@ -285,7 +285,7 @@ class StrictProfile:
             for role, devices in groups.items():
                 book.check_charge(schedule.sum_charge(role), devices)
             if config.train.task == "link":
-                book.check_calibration(schedule.strict.answers)
+                book.check_calibration(schedule.strict.score_queries)
         places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
         return Programs[Any](
             trainers=[
@@ -302,7 +302,7 @@ class StrictProfile:
         )
 
     def _schedule(self, facts: GraphFacts, config: "Config") -> Schedule:
-        """The schedule, as far as it is known before the split."""
+        """Return the schedule as far as it is known before the split."""
         if config.train.task == "link":
             return self._link_schedule(facts, config)
         return ClassifySchedule(
@@ -328,13 +328,13 @@ class StrictProfile:
         )
 
     def _book(self, problem: Problem, config: "Config", randomness: str = "") -> "ReleaseBook":
-        """The book of releases of a run that has one; `randomness` names the run."""
+        """Return the book of a run that has one; `randomness` names the run."""
         from lumos.strict.book import ReleaseBook
 
         strict = settings_of(config)
         if strict.book is None:
-            raise ValueError("a run without a `book` was asked for it")
-        # Whoever has fresh randomness is another run, whatever its settings.
+            raise ValueError("this run has no `book`")
+        # A run with fresh randomness is a new run, whatever its settings.
         fresh = os.urandom(8).hex() if config.train.randomness == "system" else ""
         return ReleaseBook(
             strict.book,
@@ -344,13 +344,13 @@ class StrictProfile:
         )
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
-        """As the first end scores the pair, by what it knows and what the second end answers."""
+        """Score pairs as their first ends do, by their degree and the buckets that they learn."""
         from lumos.strict.link.prediction import predict_pairs
 
         return predict_pairs(model, asked, partial(self.link_result, model))
 
     def link_result(self, model: "TrainedLinks") -> "LinkResult":
-        """What the devices of a finished run hold at home."""
+        """Return the local results of the devices of a finished run."""
         from lumos.strict.link.prediction import LinkResult
 
         graph = model.graph()
@@ -360,18 +360,18 @@ class StrictProfile:
         )
 
     def answers_of(self, config: "Config", seed: int, kept: Arrays) -> "LinkResult":
-        """What a device answers with after a restart; `lumos.training.trainer.RestoresAnswers`."""
+        """Restore the state for answers of a device; `lumos.training.trainer.RestoresAnswers`."""
         from lumos.strict.link.prediction import LinkResult
 
         return LinkResult.restored(kept, settings_of(config), seed)
 
     def for_new_devices(self, config: "Config") -> "Config":
-        """Without the book: devices of the run repeat what they released in it."""
+        """Return the settings without a book: devices of the run repeat their releases."""
         return replace(config, profile_settings=replace(settings_of(config), book=None))
 
 
 def _check_propagated_labels(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
-    """Raise what charging for propagated labels would raise."""
+    """Raise the error that charging for propagated labels would raise."""
     from lumos.strict.accounting import propagated_label_charge
 
     if strict.propagated_labels:

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 MAX_EPSILON = 1000.0
 MIN_CLIP = 0.05
-"""So that rounding a million weights to the fixed point stays within the margin of clipping."""
+"""Smallest clipping norm: the rounding error of a million weights stays within its margin."""
 ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
 LINK_SUMS, LINK_PROPAGATED = 4, 3
-"""Sums of products that train the encoder of `link`, and propagated labels that its devices tell.
-"""
-ANSWERS_OF_CALIBRATION = 2
-"""Answers that a device gives in training: about one edge that is held back, and one non-neighbour.
-"""
+"""Sums of products that train the encoder of `link`, and propagated labels that devices send."""
+CALIBRATION_QUERIES = 2
+"""Score queries of a device in training: one held-back edge, and one non-neighbour."""
 
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
@@ -32,12 +30,12 @@ NOT_USED = frozenset({"pool", "activate_last"})
 """Settings of the model that the networks of this profile do not have."""
 
 OF_BALANCING = frozenset({setting.name for setting in fields(TreeSettings)} - {"balancer", "group"})
-"""Settings of a balancer, and there is none: nobody carries an edge for another."""
+"""Settings of a balancer. This profile has none: each device handles all of its own edges."""
 
 OF_TREES = frozenset(
     {setting.name for setting in fields(ModelSettings)} | {"learning_rate", "weight_decay"}
 )
-"""Settings of the tree network, which classify has by choice."""
+"""Settings of the tree network, which is optional in `classify`."""
 
 CLASSIFY_ONLY = frozenset(
     {
@@ -53,10 +51,10 @@ CLASSIFY_ONLY = frozenset(
 LINK_ONLY = frozenset(
     {
         "embedding",
-        "words",
+        "tokens",
         "random_marks",
         "query_bits",
-        "answers",
+        "score_queries",
         "query_epsilon",
         "group",
     }
@@ -64,7 +62,7 @@ LINK_ONLY = frozenset(
 
 
 OF_NOISE = frozenset({"update_epsilon", "update_delta", "clip"})
-"""Settings of sums that carry noise."""
+"""Settings that only noisy sums use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,76 +70,73 @@ class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
     epsilon: float = 3.0
-    """ε of the one randomized label that a training device releases, its randomized label, the same
-    for all receivers (classify)."""
+    """ε of the randomized label that a training device sends to its neighbours, the same one to all
+    of them (classify)."""
     label_epsilon: float | None = None
-    """ε of the label that sums use, epsilon or more: the label is randomized once, and the released
-    randomized label is made from it. By default the same as epsilon. inf: true labels, protected by
-    the noise of the sums only (classify)."""
+    """ε of the label that enters the sums, at least epsilon: the label is randomized once, and the
+    released randomized label is derived from it. Defaults to epsilon. inf: true labels, which only
+    the noise of the sums protects (classify)."""
     mechanism: str = AUTO
-    """How a randomized label or an propagated label is randomized: krr, randomized response;
-    digits, the same on one digit of its number; auto: whichever keeps more bits for the number of
-    classes and ε (classify)."""
+    """Mechanism that randomizes labels and propagated labels. krr: k-ary randomized response;
+    digits: randomized response on one digit of the class number; auto: the one that keeps more
+    information for the number of classes and ε (classify)."""
     propagated_labels: int = 2
-    """How many propagated labels a device tells its neighbours, the same to all of them,
-    randomized; 0 to 3.
-    classify: the class that what it received points to; link: the random mark that it received
-    most, 3 by default."""
+    """Number of propagated labels that a device sends to its neighbours, randomized and the same to
+    all of them; 0 to 3. classify: the class that the received messages point to; link: the random
+    mark received most often, 3 by default."""
     propagated_epsilon: float = 4.0
-    """ε of one propagated label. It is about edges and degrees: an propagated label is made of what
-    a device received, not of its own features or label."""
+    """ε of one propagated label. It protects edges and degrees: a propagated label depends on the
+    messages that a device received, not on its own features or label."""
     tree_network: bool = False
-    """Also train a tree network (`backbone`) on randomized labels and propagated labels, as one
-    more candidate for the validation devices' model selection (classify)."""
+    """Also train a tree network (`backbone`) on randomized and propagated labels, as one more
+    candidate for the private model selection by validation devices (classify)."""
     book: Path | None = None
-    """The devices' book of releases, kept across runs: reusing an earlier release costs no further
-    ε; a new one is charged. Without a book, a run knows of no other run."""
+    """File with the devices' privacy account across runs: reusing an earlier release costs no
+    further ε, a new one is charged. Without it, a run is accounted for by itself."""
     lifetime_epsilon: float = 4.0
-    """Most ε that a device may spend on releases over all runs (with a book)."""
+    """Largest total ε of a device's randomized labels over all runs (with a book)."""
     lifetime_propagated_epsilon: float = 64.0
-    """Most ε that a device may spend on propagated labels over all runs (with a book)."""
+    """Largest total ε of a device's propagated labels over all runs (with a book)."""
     lifetime_update_epsilon: float = 31.0
-    """Most ε that the sums of all runs together may cost a device, at update_delta: for another
-    record in place of its own, and for one of its edges (with a book). Eight runs at the defaults
-    come to 30.5."""
+    """Largest total ε of a device's sums over all runs, at update_delta: for replacing its record,
+    and for one of its edges (with a book). Eight runs with default settings cost 30.5."""
     embedding: int = 24
-    """Numbers in the embedding of a device's words, 2 to 64 (link)."""
-    words: int = 8
-    """How many of its rarest words a device uses in the sums of products (link)."""
+    """Dimension of the embedding of a device's tokens, 2 to 64 (link)."""
+    tokens: int = 8
+    """Number of a device's rarest tokens that enter sums of products, 1 to 64 (link)."""
     random_marks: int = 16
-    """Number of random marks, 2 to 32: a device draws one at random, and propagated labels spread
-    them, so that devices of one neighbourhood hear the same ones. They depend on no features
-    (link)."""
+    """Number of different random marks, 2 to 32. Each device draws one, and propagated labels
+    spread them, so that devices of one neighbourhood receive the same ones. They depend on no
+    features (link)."""
     query_bits: int = 2
-    """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
-    answers: int = 16
-    """Most answers that a device gives in its life (over all runs with a book, otherwise in this
-    one): two for calibration, half of the rest to questions of its own, half to those of others.
-    0: no limit, for measuring only (link)."""
+    """Bits of one score query, 1 to 3: two devices learn one of 2, 4 or 8 score buckets (link)."""
+    score_queries: int = 16
+    """Largest number of score queries that involve a device, over all runs with a book, otherwise
+    in this run: two for calibration, half of the rest for its own queries, half for those of
+    others. 0: no limit, for measurements only (link)."""
     query_epsilon: float = float("inf")
-    """ε of randomized response on every answer; inf: answers are exact (link)."""
+    """ε of randomized response on each score query; inf: exact score buckets (link)."""
     signs: Signs = "auto"
-    """Whether features may be negative. nonnegative: every device sets negative values to 0, and
-    the same guarantee needs less noise (classify), or there are half as many words (link); auto:
-    nonnegative if no feature of the graph is negative, which is then public."""
+    """Signs of the features. nonnegative: every device sets negative values to 0, so the same
+    guarantee needs less noise (classify) or there are half as many tokens (link); signed: values
+    are used as they are; auto: nonnegative if no feature of the graph is negative, which then
+    becomes public."""
     scaling: Scaling = "auto"
-    """How features are brought to one scale. none: they are used as they are; size: each is divided
-    by its size, and zeros stay zero; standard: each is also shifted to its centre, and may then be
-    negative. Sizes and centres are learnt by noisy sums, within update_epsilon. auto: none if all
-    features lie between -1 and 1, which is then public; otherwise size for sparse features and
-    standard for dense ones."""
+    """Scaling of the features. none: use them as they are; size: divide each by its size, so that
+    zeros stay zero; standard: also subtract its centre, so that it may become negative. Noisy sums
+    learn sizes and centres, within update_epsilon. auto: none if all features lie between -1 and 1,
+    which then becomes public; otherwise size for sparse features and standard for dense ones."""
     protect: Protection = "noise"
-    """How updates are protected. noise: clipped, with noise inside the sum, (ε, δ) accounted;
-    none: exact sums (for comparison only)."""
+    """Protection of the sums. noise: vectors are clipped, devices add noise, and (ε, δ) is
+    accounted for; none: exact sums, for comparison only."""
     update_epsilon: float = 8.0
-    """ε of all updates together, for these features or any others in their place (protect
-    noise)."""
+    """ε of all sums together, for replacing a device's features by any others (protect noise)."""
     update_delta: float = 1e-5
-    """δ of all updates together (protect noise)."""
+    """δ of all sums together (protect noise)."""
     encoder_epochs: int = ENCODER_EPOCHS
-    """How many sums train the own encoder, before anything is released (classify)."""
+    """Number of sums that train the local classifier, before anything is released (classify)."""
     clip: float = 0.3
-    """Largest norm of one device's update (protect noise; classify)."""
+    """Largest norm of one device's vector in a sum (protect noise; classify)."""
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
@@ -149,7 +144,7 @@ class StrictSettings:
         if self.label_epsilon is not None and not self.label_epsilon >= self.epsilon:
             raise UsageError(
                 f"`label_epsilon` must be `epsilon` ({self.epsilon:g}) or more, got "
-                f"{self.label_epsilon:g}: the randomized label is made from the label that sums use"
+                f"{self.label_epsilon:g}: the released label is derived from that of the sums"
             )
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
@@ -161,15 +156,15 @@ class StrictSettings:
             raise UsageError(
                 f"`propagated_epsilon` must be above 0 and finite, got {self.propagated_epsilon}"
             )
-        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("random_marks", 2, 32)):
+        for name, least, most in (("embedding", 2, 64), ("tokens", 1, 64), ("random_marks", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.query_bits not in (1, 2, 3):
             raise UsageError(f"`query_bits` must be 1, 2 or 3, got {self.query_bits}")
-        if self.answers != 0 and self.answers <= ANSWERS_OF_CALIBRATION:
+        if self.score_queries != 0 and self.score_queries <= CALIBRATION_QUERIES:
             raise UsageError(
-                f"`answers` must be above {ANSWERS_OF_CALIBRATION}, those of calibration, or 0 for "
-                f"no limit; got {self.answers}"
+                f"`score_queries` must be above {CALIBRATION_QUERIES}, those of calibration, or 0 "
+                f"for no limit; got {self.score_queries}"
             )
         if not self.query_epsilon > 0:
             raise UsageError(f"`query_epsilon` must be above 0, got {self.query_epsilon}")
@@ -179,7 +174,7 @@ class StrictSettings:
         if not 0 < self.update_epsilon <= MAX_EPSILON:
             raise UsageError(
                 f"`update_epsilon` must be above 0 and at most {MAX_EPSILON:g}, got "
-                f"{self.update_epsilon}; `protect='none'` has no noise at all"
+                f"{self.update_epsilon}; use `protect='none'` for sums without noise"
             )
         if not 0 < self.update_delta < 1:
             raise UsageError(f"`update_delta` must be between 0 and 1, got {self.update_delta}")
@@ -189,7 +184,7 @@ class StrictSettings:
             raise UsageError(f"`clip` must be {MIN_CLIP} or more, got {self.clip}")
 
     def ignored(self, name: str) -> str:
-        """With which of these settings another one has no effect; empty where it has one."""
+        """Return the condition under which a setting has no effect; empty if it has one."""
         if name in OF_NOISE and self.protect != "noise":
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
         if name == "propagated_epsilon" and not self.propagated_labels:
@@ -205,11 +200,11 @@ class StrictSettings:
 
 
 def default_epochs(task: str, given: Mapping[str, Any]) -> int:
-    """Epochs where none are given, with these strict settings: every sum is one.
+    """Return the default number of epochs under the given settings: one for each sum.
 
-    classify: one of counts, 16 of the own encoder, one of its scale, one of each matrix, 40 of
-    evidence weights, and 60 of a tree network. link: one of counts, 4 of products, one of
-    whitening, and one of random marks and of each propagated label.
+    classify: one for counts, 16 for the local classifier, one for its scale, one for each matrix,
+    40 for evidence weights, and 60 for a tree network. link: one for counts, 4 for products, one
+    for whitening, one for random marks, and one for each propagated label.
     """
     if task == "link":
         return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))
@@ -220,10 +215,10 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
 
 
 def has_no_meaning(name: str, task: str) -> bool:
-    """Whether a setting of the strict profile is for another task."""
+    """Return whether a setting of the strict profile belongs to the other task."""
     return name in (CLASSIFY_ONLY if task == "link" else LINK_ONLY)
 
 
 def settings_of(config: "Config") -> StrictSettings:
-    """The settings of this profile."""
+    """Return the settings of this profile."""
     return config.settings_as(StrictSettings)

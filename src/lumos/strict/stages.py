@@ -1,10 +1,10 @@
 """Stages: the sums of a strict run, one class for each kind of sum.
 
-A run is a list of stages. Each says who takes part, how many numbers a device adds, how far one
-device can move them (its sensitivity), which share of the privacy budget its noise has, what is
-sent before its sums, and what is learnt from them. The public half needs no private data: the
-coordinator, the accountant, the table of guarantees, the reports and the audit read it. The private
-half (`before`, `vectors`, `learn`) is called with the state of a trainer, on its own shard.
+A run is a list of stages. A stage defines its participants, the width of its sums, their
+sensitivity, its share of the privacy budget, the messages before its sums, and what is learnt from
+them. The public half needs no private data: the coordinator, the accountant, the table of
+guarantees, the reports and the audit read it. The private half (`before`, `vectors`, `learn`) is
+called with the state of a trainer, on its own shard.
 
 A new stage is one class, and its place in the list of its task (`lumos.strict.classify.stages`,
 `lumos.strict.link.stages`).
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from lumos.strict.features import OuterVectors
 
 MIN_NOISE_STEPS = 1000
-"""Steps of the fixed point that a share of noise spans at least."""
+"""Smallest standard deviation of a share of noise, in steps of the fixed point."""
 NOISE_TAIL_SIGMAS = 12.0
 """Standard deviations of a share of noise that fit below the limit of the fixed point, beside the
-vector itself. A normal number is beyond them with a probability of 3.6e-33, so none of 2^67 numbers
-of a run is, but for a chance below 2^-40."""
+vector itself. A normal number exceeds them with probability 3.6e-33, so the chance that one of 2^67
+numbers of a run does is below 2^-40."""
 SCALING_SHARE = 0.04
-"""The share in the budget μ² of each sum that scales features; the largest stage gives it."""
+"""Share in the budget μ² of each sum that scales features, taken from the largest stage."""
 MIN_SECURITY_BITS = 40
-"""Bits of security that the table of guarantees takes for granted."""
+"""Bits of security that the table of guarantees assumes."""
 
 
 class When(Enum):
@@ -56,17 +56,17 @@ class When(Enum):
 
 
 class Sensitivity(NamedTuple):
-    """How far one device's vector can move in one sum of a stage, as a Euclidean norm."""
+    """Largest change of one device's vector in one sum of a stage, as a Euclidean norm."""
 
     norm: float
-    """From anything it may be to zero: the largest norm."""
+    """Change to zero: the largest norm of a vector."""
     features: float
-    """When the device has other features, and the same randomized label."""
+    """Change by other features, with the same randomized label."""
     label: float = 0.0
-    """When it has another label, and other features: with true labels in the sums."""
+    """Change by another label and other features, with true labels in the sums."""
     edge: float = 0.0
-    """When one edge is added or removed, at one of its two ends. Sums of links have no bound, and
-    the table of guarantees gives none: 0."""
+    """Change by one edge more or less, at one of its two ends. 0 for links: the table of guarantees
+    has no bound about edges there."""
 
 
 class Stage(ABC):
@@ -77,28 +77,28 @@ class Stage(ABC):
     """
 
     name: ClassVar[str]
-    """Also names what is saved of the stage."""
+    """Name of the stage, also in saved state."""
     title: ClassVar[str] = ""
     """The heading in reports; the name, if empty."""
     learns: ClassVar[str]
-    """What is learnt from its sums, for reports."""
+    """Description of what its sums learn, for reports."""
     loss: ClassVar[str] = ""
-    """What the loss of its epochs is of; empty where they have none."""
+    """Description of the loss of its epochs; empty if they have none."""
     when: ClassVar[When] = When.EPOCHS
     roles: ClassVar[frozenset[Role]] = frozenset(Role)
     """Devices whose vectors are not zero."""
     share: ClassVar[float]
-    """Of all its sums together in the budget μ², for the change that its noise is made for."""
+    """Share of all its sums together in the budget μ², for the change in `question`."""
     question: ClassVar[str] = FEATURES
-    """The change that its noise is made for: a field of `Sensitivity`."""
+    """The change that its noise is calibrated to: a field of `Sensitivity`."""
     bounded: ClassVar[bool] = False
-    """Whether no vector can be longer than `sensitivity.norm`, without any clipping."""
+    """True if vectors are never longer than `sensitivity.norm`, even without clipping."""
     paired: ClassVar[bool] = False
-    """Whether its sums are over products of matched devices."""
+    """True if its sums are over products of matched devices."""
     sessions: ClassVar[bool] = False
-    """Whether sessions of two devices are open before its sums."""
+    """True if sessions of two devices are open before its sums."""
     replayed: ClassVar[bool] = False
-    """Whether what is sent before its sums is sent again when a run is resumed."""
+    """True if messages before its sums are sent again when a run is resumed."""
 
     def __init__(self, schedule: Any) -> None:
         self.schedule = schedule
@@ -107,27 +107,27 @@ class Stage(ABC):
 
     @property
     def num_sums(self) -> int:
-        """Number of sums in the run; 0 where the run does without this stage."""
+        """Number of sums in the run; 0 if the run skips this stage."""
         return 1
 
     @property
     def takes_rest(self) -> bool:
-        """Whether the stage has all epochs that the others leave."""
+        """True if the stage has all epochs that the other stages leave."""
         return False
 
     @property
     @abstractmethod
     def moves(self) -> Sensitivity:
-        """The sensitivity, but for what rounding adds; docs/strict.md proves each number."""
+        """The sensitivity without rounding errors; docs/strict.md proves each number."""
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """The sensitivity that noise is made for."""
+        """The sensitivity that noise is calibrated to, rounding errors included."""
         return Sensitivity(*(move * (1 + self.schedule.margin) for move in self.moves))
 
     @abstractmethod
     def width(self, features: int) -> int:
-        """Return how many numbers a sum has, where devices have `features` features."""
+        """Return the number of elements of a sum, for `features` features."""
 
     def budget(self, step: int) -> float:
         """Return the share of one sum in the budget μ²."""
@@ -159,10 +159,10 @@ class Stage(ABC):
         return self.sensitivity.norm if self.schedule.noisy or self.bounded else math.inf
 
     def limit(self, width: int) -> float:
-        """Return the norm that vectors are clipped to; rounded, none exceeds `clip`.
+        """Return the norm that vectors are clipped to, so that none exceeds `clip` when rounded.
 
         Raises:
-            UsageError: nothing is left.
+            UsageError: the rounding error is larger than `clip`.
         """
         limit: float = self.clip - self.schedule.rounding_error(width)
         if not limit > 0:
@@ -176,7 +176,7 @@ class Stage(ABC):
     # Private: `state` is the trainer of a shard.
 
     def before(self, state: Any, step: int) -> Program[None]:
-        """Send what has to be sent before a sum."""
+        """Send the messages before a sum."""
         yield from ()
 
     def participants(self, state: Any) -> Ints:
@@ -184,11 +184,11 @@ class Stage(ABC):
         return np.arange(len(state.shard))
 
     def vectors(self, state: Any) -> "Doubles | OuterVectors":
-        """Return [participants, width] what each participant adds to the next sum."""
+        """Return [participants, width] vectors for the next sum."""
         raise NotImplementedError(f"stage {self.name!r} has no vectors")
 
     def update(self, state: Any, each: bool) -> Doubles:
-        """Return [hosted, width] the vector of each hosted device, or their sum, all rounded."""
+        """Return [hosted, width] vectors of the hosted devices, or the sum of the rounded ones."""
         vectors: Any = self.vectors(state)
         if not each:
             total: Doubles = state.sums.rounded(vectors).sum(axis=0)
@@ -198,14 +198,14 @@ class Stage(ABC):
         return of_all
 
     def sum(self, state: Any, step: int, randomness: int) -> Program[Doubles]:
-        """Add up the vectors of all devices; `randomness` names those of the noise."""
+        """Add up the vectors of all devices; `randomness` names the randomness of the noise."""
         update = partial(self.update, state)
         total: Doubles = yield from state.sums.sum(update, self.noise(step), randomness)
         return total
 
     @abstractmethod
     def learn(self, state: Any, total: Doubles, step: int) -> float | None:
-        """Use a sum; return the mean loss in it, if there is one."""
+        """Update the state by a sum; return the mean loss in it, if there is one."""
 
 
 class Sizes(Stage):
@@ -219,12 +219,12 @@ class Sizes(Stage):
 
     @property
     def num_sums(self) -> int:
-        """As often as the scaling takes it."""
+        """Number of times that the kind of scaling uses this stage."""
         return STAGES[self.schedule.scaling].count(self.name)
 
     @property
     def moves(self) -> Sensitivity:
-        """One count for each feature, 1/√d each, at one octave or another."""
+        """One count of 1/√d for each feature, at any octave."""
         return Sensitivity(1.0, math.sqrt(2), math.sqrt(2))
 
     def width(self, features: int) -> int:
@@ -232,12 +232,12 @@ class Sizes(Stage):
         return features * BUCKETS
 
     def participants(self, state: Any) -> Ints:
-        """Return the positions of the devices that scale."""
+        """Return the positions of the devices whose features set the scale."""
         rows: Ints = state.scaling_sums.adding
         return rows
 
     def vectors(self, state: Any) -> Doubles:
-        """Return what devices that scale add."""
+        """Return the vectors of these devices."""
         vectors: Doubles = state.scaling_sums.vectors(self.name, each=True)
         return vectors[self.participants(state)]
 
@@ -275,14 +275,14 @@ class Schedule(ABC):
     devices: int
     """Number of devices."""
     scaling: Scaling = "none"
-    """How features are scaled before anything else is learnt; never `auto`."""
+    """Scaling of features before anything else is learnt; never `auto`."""
     bounded: bool = True
-    """Whether all features lie between -1 and 1."""
+    """True if all features lie between -1 and 1."""
     signed: bool = True
-    """Whether features may be negative."""
+    """True if features may be negative."""
 
     margin: ClassVar[float] = 0.0
-    """What rounding to the fixed point may add to a norm, at most, as a share of it."""
+    """Largest relative increase of a norm by rounding to the fixed point."""
 
     def __post_init__(self) -> None:
         if self.rest_epochs < 1:
@@ -303,7 +303,7 @@ class Schedule(ABC):
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """All stages of the task in order, those that the run does without included."""
+        """All stages of the task in order, including those that the run skips."""
         return tuple(kind(self) for kind in self.kinds)
 
     def __getitem__(self, name: str) -> Stage:
@@ -351,7 +351,7 @@ class Schedule(ABC):
         ]
 
     def first_randomness(self, place: int) -> int:
-        """Return the name of the randomness of a sum before the first epoch: no other sum has it."""
+        """Return the number that names the randomness of a sum before the first epoch."""
         return self.config.train.epochs + len(self.last_stages) + place
 
     @property
@@ -363,20 +363,20 @@ class Schedule(ABC):
 
     @property
     def noisy(self) -> bool:
-        """Whether sums carry noise."""
+        """True if sums carry noise."""
         return self.strict.protect == "noise"
 
     def left_of(self, share: float) -> float:
-        """Return the share of the largest stage in the budget, less what scaling takes."""
+        """Return a share in the budget, less the share of scaling."""
         return share - SCALING_SHARE * len(self.first_stages)
 
     @cached_property
     def whole_mu(self) -> float:
-        """μ of all updates together; searched for once, used in every epoch."""
+        """μ of all sums together; computed once, used in every epoch."""
         return mu_for(self.strict.update_epsilon, self.strict.update_delta)
 
     def account(self, mu: float) -> tuple[float, float] | None:
-        """Return (ε, δ) of Gaussian mechanisms with this μ together; None for exact sums."""
+        """Return (ε, δ) of Gaussian mechanisms with this total μ; None for exact sums."""
         if not self.noisy:
             return None
         return epsilon_for(mu, self.strict.update_delta), self.strict.update_delta
@@ -386,7 +386,7 @@ class Schedule(ABC):
         return tuple(stage for stage in self.stages if role in stage.roles and stage.num_sums)
 
     def mu(self, question: str, role: Role = Role.NOBODY) -> float:
-        """Return μ of all sums of a device of some role, for a field of `Sensitivity`."""
+        """Return the total μ of a device of some role, for a field of `Sensitivity`."""
         square = 0.0
         for stage in self.stages_of(role):
             change = getattr(stage.sensitivity, question)
@@ -397,10 +397,10 @@ class Schedule(ABC):
         return math.sqrt(square)
 
     def run_mu(self, role: Role = Role.NOBODY) -> dict[str, float]:
-        """Return by question μ of all sums of a device of some role; at one end of an edge.
+        """Return the total μ of a device of some role by question; at one end of an edge.
 
-        Another label moves a vector only where sums see the label itself: otherwise everything is a
-        function of the randomized one.
+        Another label moves a vector only if sums use true labels: otherwise everything is a
+        function of the randomized label.
         """
         features = self.mu("features", role)
         label = self.mu("label", role) if math.isinf(self.strict.sums_epsilon) else 0.0
@@ -413,43 +413,43 @@ class Schedule(ABC):
         }
 
     def sum_charge(self, role: Role = Role.NOBODY) -> Charge:
-        """Return what a book counts for all sums of a device of some role."""
+        """Return the charge for all sums of a device of some role."""
         return sum_charge(self.strict, self.run_mu(role))
 
     # Noise.
 
     def rounding_error(self, width: int) -> float:
-        """Return the largest norm of what rounding adds to a vector of `width` numbers."""
+        """Return the largest norm of the rounding error of a vector of `width` numbers."""
         return math.sqrt(width) * 0.5 ** (self.config.updates.fraction_bits + 1)
 
     def gaussian(self, mu: float, change: float, norm: float) -> Noise:
-        """Return noise under which a change of a vector by `change` has the given μ.
+        """Return the noise under which a change of norm `change` has the given μ.
 
         Args:
             norm: largest norm of a vector.
 
         Raises:
-            UsageError: it would fall between the steps of the fixed point.
+            UsageError: the fixed point is too coarse, or its limit too small.
         """
         noise = Noise.of(mu * (norm / change), 1, norm, self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < MIN_NOISE_STEPS:
             raise UsageError(
                 "`clip` is so small, or `update_epsilon` so large, that noise would fall between "
-                "the steps of the fixed point"
+                "the steps of the fixed point; raise `clip` or lower `update_epsilon`"
             )
         limit = limit_for(self.config.updates, self.devices)
         if norm + NOISE_TAIL_SIGMAS * noise.share > limit:
             raise UsageError(
-                f"noise may exceed the `limit` of masked sums ({limit:g}), "
-                "and would be refused or cut off; raise `limit` or `update_epsilon`"
+                f"noise may exceed the `limit` of masked sums ({limit:g}), and would be refused or "
+                "cut off; raise `limit` or `update_epsilon`"
             )
         return noise
 
     def check(self) -> None:
-        """Refuse settings under which sums would carry less noise than the table counts with.
+        """Refuse settings under which sums would carry less noise than the table assumes.
 
         Raises:
-            UsageError: there is one.
+            UsageError: a setting is refused.
         """
         updates, strict = self.config.updates, self.strict
         if not self.noisy:
@@ -457,31 +457,31 @@ class Schedule(ABC):
         if strict.update_delta > 1 / self.devices:
             raise UsageError(
                 f"`update_delta={strict.update_delta:g}` is above 1/n = {1 / self.devices:.3g} for "
-                f"{self.devices:,} devices: a mechanism that shows one device in full would be "
-                f"permitted; use {10.0 ** math.floor(math.log10(1 / self.devices)):g} or less"
+                f"{self.devices:,} devices, which would permit a mechanism that publishes one "
+                f"device's data; use {10.0 ** math.floor(math.log10(1 / self.devices)):g} or less"
             )
         if updates.clip:
             raise UsageError(
-                "`clip` of masked sums cuts off noise together with the vector; leave it out: "
+                "`clip` of masked sums would cut off noise together with the vector; leave it out: "
                 "vectors are clipped before noise is added"
             )
         for name in ("neighbours", "threshold"):
             if getattr(updates, name) is not None:
                 raise UsageError(
-                    f"`{name}` of masked sums is not set by hand under `protect='noise'`: it "
-                    "follows from `corrupt`, `dropped` and `security_bits`; leave it out"
+                    f"`{name}` of masked sums cannot be set under `protect='noise'`: it follows "
+                    "from `corrupt`, `dropped` and `security_bits`; leave it out"
                 )
         if updates.security_bits < MIN_SECURITY_BITS:
             raise UsageError(
                 f"`security_bits` of masked sums must be {MIN_SECURITY_BITS} or more under "
-                f"`protect='noise'`, got {updates.security_bits}: the table of guarantees takes it "
-                "for granted"
+                f"`protect='noise'`, got {updates.security_bits}: the table of guarantees assumes "
+                "it"
             )
         for stage, step in self.sums:
             stage.noise(step)
 
     def described(self, sizes: RunSizes) -> list[SumStage]:
-        """Return the stages of a finished run in words, with the widths of their sums."""
+        """Return descriptions of the stages of a finished run, with the widths of their sums."""
         places = [(stage, 0, 0) for stage in self.first_stages]
         first = 1
         for stage in (*self.epoch_stages, *self.last_stages):

@@ -1,9 +1,8 @@
 """Masked sums with noise: the part of the hosted devices, and that of the coordinator.
 
-Devices draw the noise themselves. In a deployment the coordinator follows the training. Weights and
-losses are functions of sums that the coordinator opens, so it can compute them: it runs the program
-of a shard without devices, in which sums are held and not taken part in. It learns nothing by that
-which it does not know already.
+Devices draw the noise themselves. In a deployment the coordinator follows the training: weights and
+losses are functions of the sums that it opens, so it can compute them. It runs the program of a
+shard without devices (`FollowedSums`), and learns nothing that it does not know already.
 """
 
 from functools import partial
@@ -34,7 +33,7 @@ class NoisySums:
 
     Args:
         shard: the hosted devices.
-        endpoint: whose ledger ideal sums are booked in.
+        endpoint: its ledger counts ideal sums.
         config: settings.
     """
 
@@ -47,11 +46,11 @@ class NoisySums:
         self._bind()
 
     def refused(self) -> list[int]:
-        """Nobody: a device drops no message of a sum."""
+        """Return nobody: a device drops no message of a sum."""
         return []
 
     def rounded(self, values: Doubles) -> Doubles:
-        """Numbers of one device's vector as a sum encodes them; sums of such numbers are exact."""
+        """Round numbers of one device's vector as a sum encodes them; sums of them are exact."""
         return self._sums.fixed.rounded(values)
 
     def setup(self) -> Program[None]:
@@ -65,14 +64,14 @@ class NoisySums:
         step: int,
         drop_stage: npt.NDArray[np.int8] | None = None,
     ) -> Program[Doubles]:
-        """[width] the sum over all devices, with noise.
+        """Return [width] the sum over all devices, with noise.
 
         Args:
             update: the devices' vectors.
             noise: None for an exact sum.
             step: names the randomness of the noise.
-            drop_stage: [hosted] the `Stage` in which each falls silent; None: nobody does. Of
-                ideal sums nobody does.
+            drop_stage: [hosted] the `Stage` in which each falls silent; None for no device, as
+                always in ideal sums.
 
         Raises:
             ProtocolError: too few devices are present.
@@ -84,22 +83,22 @@ class NoisySums:
         return total
 
     def _learn(self, total: Doubles) -> None:
-        """Bind the next sum to this one: a coordinator that tells devices different sums is found
-        out there, before anything is opened."""
+        """Bind the next sum to this one: there, before anything is opened, devices notice a
+        coordinator that sent them different sums."""
         known = self._known + np.ascontiguousarray(total).tobytes()
         self._known = blake2b(known, digest_size=32, person=b"lumos sums").digest()
         self._bind()
 
     def compare_told(self) -> Program[None]:
-        """Compare with mask neighbours what the devices were told in all sums.
+        """Compare all opened sums with those of mask neighbours.
 
         Raises:
-            Equivocation: the coordinator told devices different things.
+            Equivocation: the coordinator sent devices different sums.
         """
         yield from self._sums.restartable().compare_told(self._known)
 
     def begin_attempt(self, number: int) -> None:
-        """The next sums are of this attempt: those of another one have other masks."""
+        """Begin an attempt: its sums have masks of their own."""
         self._attempt = number
         self._bind()
 
@@ -107,10 +106,10 @@ class NoisySums:
         self._sums.context = self._known + self._attempt.to_bytes(4, "little")
 
     def state_dict(self) -> Arrays:
-        """What a device that keeps its secret needs to go on after a restart.
+        """Return the state that a device with its secret needs to go on after a restart.
 
         Raises:
-            UsageError: sums are ideal, and no device of a simulation restarts.
+            UsageError: sums are ideal: devices of a simulation do not restart.
         """
         sums = self._sums.restartable()
         return {**sums.state_dict(), "known": np.frombuffer(self._known, np.uint8)}
@@ -122,7 +121,7 @@ class NoisySums:
         self._bind()
 
     def remember_openings(self, opened: OpenedSums) -> None:
-        """Note there what the device gives out shares for, so that a restart changes nothing."""
+        """Record in `opened` the sums for which the device reveals shares, across restarts."""
         self._sums.restartable().opened = opened
 
     def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
@@ -130,24 +129,24 @@ class NoisySums:
         yield from self._pairs.setup(partner, chosen)
 
     def sum_products(
-        self, vectors: Small, words: int, noise: Noise | None, step: int
+        self, vectors: Small, tokens: int, noise: Noise | None, step: int
     ) -> Program[Doubles]:
-        """[words · K] the sum of products over all pairs, with noise.
+        """Return [tokens · K] the sum of products over all pairs, with noise.
 
         Args:
             vectors: [hosted, K] of the devices.
-            words: of the rows that `pair` was given.
+            tokens: width of the rows that `pair` was given.
             noise: None for an exact sum.
             step: names the randomness of the noise, and the products: none is computed twice.
         """
-        shares = self._sums.noise_shares(noise, words * vectors.shape[1], step)
+        shares = self._sums.noise_shares(noise, tokens * vectors.shape[1], step)
         total = yield from self._pairs.sum(vectors, shares, step)
         self._learn(total)
         return total
 
 
 class FollowedSums:
-    """`lumos.strict.sums.NoisySums`, as the coordinator has them.
+    """The coordinator's part in place of `NoisySums`: it holds the sums, and follows.
 
     Args:
         total: number of devices.
@@ -165,12 +164,12 @@ class FollowedSums:
         self._pairs = PairedCoordinator(self._sums)
 
     def refused(self) -> list[int]:
-        """Senders of messages that were dropped since the last call."""
+        """Return senders whose messages were dropped since the last call."""
         refused, self._sums.refused = self._sums.refused, []
         return refused
 
     def rounded(self, values: Doubles) -> Doubles:
-        """Numbers of one device's vector as a sum encodes them."""
+        """Round numbers of one device's vector as a sum encodes them."""
         return self._sums.fixed.rounded(values)
 
     def setup(self) -> Program[None]:
@@ -178,7 +177,7 @@ class FollowedSums:
         yield from self._sums.setup()
 
     def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
-        """[width] the sum over all devices, with their noise.
+        """Return [width] the sum over all devices, with their noise.
 
         Raises:
             ProtocolError: too few devices are present.
@@ -189,17 +188,17 @@ class FollowedSums:
         return total
 
     def pair(self, partner: Ints, chosen: csr_array) -> Program[None]:
-        """Sessions of matched devices: the coordinator has no part in them."""
+        """Do nothing: the coordinator has no part in sessions of devices."""
         yield from ()
 
     def sum_products(
-        self, vectors: Small, words: int, noise: Noise | None, step: int
+        self, vectors: Small, tokens: int, noise: Noise | None, step: int
     ) -> Program[Doubles]:
-        """[words · K] the sum of products over all pairs, with noise."""
-        return (yield from self._pairs.sum(words * vectors.shape[1]))
+        """Return [tokens · K] the sum of products over all pairs, with noise."""
+        return (yield from self._pairs.sum(tokens * vectors.shape[1]))
 
     def state_dict(self) -> Arrays:
-        """What the coordinator needs to go on after a restart."""
+        """Return the state that the coordinator needs to go on after a restart."""
         return {**self._sums.state_dict(), "known": np.empty(0, np.uint8)}
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -207,17 +206,14 @@ class FollowedSums:
         self._sums.load_state_dict(state)
 
     def remember_openings(self, opened: OpenedSums) -> None:
-        """The coordinator holds no shares."""
+        """Do nothing: the coordinator holds no shares."""
 
     def compare_told(self) -> Program[None]:
-        """The coordinator has no part in it."""
+        """Do nothing: devices compare without the coordinator."""
         yield from ()
 
     def begin_attempt(self, number: int) -> None:
-        """The coordinator has no masks."""
-
-
-# The coordinator of the strict profile: it adds up sums that carry noise.
+        """Do nothing: the coordinator has no masks."""
 
 
 class StrictCoordinator:
@@ -226,8 +222,8 @@ class StrictCoordinator:
     Args:
         schedule: everything public.
         public: public randomness.
-        endpoint: whose ledger ideal sums are booked in.
-        features: d.
+        endpoint: its ledger counts ideal sums.
+        features: number of features.
         variant: names the randomness of the noise in ideal sums.
     """
 
@@ -264,7 +260,7 @@ class StrictCoordinator:
             yield from self._add_up(stage, 0, self._schedule.config.train.epochs + place)
 
     def _add_up(self, stage: Stage, step: int, randomness: int) -> Program[None]:
-        """Hold one sum; `randomness` names those of its noise."""
+        """Hold one sum; `randomness` names the randomness of its noise."""
         noise, width = stage.noise(step), stage.width(self._features)
         drawn = None if noise is None else partial(self._drawn, noise.total, width, randomness)
         sums = self._pairs if stage.paired else self._sums

@@ -1,4 +1,4 @@
-"""Texts of the strict profile for reports, and its guarantees in plain words."""
+"""Texts of the strict profile for reports, and its guarantees in plain English."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from lumos.strict.accounting import FOR_LIFE
 from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
 from lumos.strict.features import FeatureScaling
 from lumos.strict.link.guarantees import ANSWERS, SUMS
-from lumos.strict.link.levels import ALONE, BOTH, SKETCH, WORDS
+from lumos.strict.link.levels import ALONE, BOTH, SKETCH, TOKENS
 from lumos.strict.link.stages import COUNTS, LinkSchedule
 from lumos.strict.settings import (
     CLASSIFY_ONLY,
@@ -38,13 +38,13 @@ _ASKED = {
     "whole record: this or another": "a whole record or another",
     "one edge: there or not": "one edge there or not",
 }
-"""By row of the table of `classify`: the two cases that somebody might tell apart."""
+"""The two cases to be told apart, by row of the table of `classify`."""
 _NOT_GUARANTEED = {
     "one edge": "edges",
     "degree": "degrees",
     "membership: there or not there at all": "membership",
 }
-"""By row: what is named where nothing is guaranteed."""
+"""Names of what is not protected, by row."""
 
 
 class _Figure(NamedTuple):
@@ -82,7 +82,7 @@ def classify_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
 
 
 def link_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
-    """Return the same for links: features leave by sums and by answers, which are counted."""
+    """Return the same for links: features enter sums and score queries, which are counted."""
     features = next(row for row in guarantees if row["about"] == "features: these or others")
     figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
     figures, nothing = {}, []
@@ -93,7 +93,7 @@ def link_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
     nothing += [words for row in guarantees if (words := _NOT_GUARANTEED.get(row["about"]))]
     counted = features[ANSWERS].removeprefix(f"{NO_GUARANTEE} beyond their number: ")
     counted = counted.removeprefix(f"{NO_GUARANTEE}: ")
-    return f"{_sentences(guarantees, 'every sum', figures, nothing)} Answers add: {counted}."
+    return f"{_sentences(guarantees, 'every sum', figures, nothing)} Score queries add: {counted}."
 
 
 def _sentences(
@@ -121,7 +121,7 @@ def _sentences(
 
 
 def _worst(row: Mapping[str, str]) -> _Figure | None:
-    """The largest figure of any column; None where one of them guarantees nothing."""
+    """Return the largest figure of any column; None if one of them guarantees nothing."""
     worst = _Figure(0.0, "")
     for name, cell in row.items():
         if name == "about":
@@ -136,41 +136,41 @@ def _worst(row: Mapping[str, str]) -> _Figure | None:
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
 _CHOICES = {
-    _OWN: "what own features say, so neighbours did not count",
-    _NEIGHBOURS: "own features together with what neighbours sent",
-    _TREES_TOO: "own features together with a tree network on what neighbours sent",
-    WORDS: "the level of two devices' words, and the asker's degree",
-    SKETCH: "the level of two devices' neighbourhood sketch, and the asker's degree",
-    BOTH: "the level of two devices' words and neighbourhood sketch, and the asker's degree",
-    ALONE: "the asker's degree alone, so answers did not count",
+    _OWN: "own features only, so neighbours did not count",
+    _NEIGHBOURS: "own features together with the messages of neighbours",
+    _TREES_TOO: "own features together with a tree network on the messages of neighbours",
+    TOKENS: "the score bucket of two devices' tokens, and the asker's degree",
+    SKETCH: "the score bucket of two devices' neighbourhood sketches, and the asker's degree",
+    BOTH: "the score bucket of two devices' tokens and neighbourhood sketches, and the asker's "
+    "degree",
+    ALONE: "the asker's degree alone, so score queries did not count",
 }
 _TREES = TreeTexts(
     workload=(
-        "A device's workload is the number of branches of its tree. In the strict profile nobody "
-        "carries an edge for another: a device builds one branch for each neighbour at home, so "
-        "its workload is its degree, and no device compares it with another."
+        "A device's workload is the number of branches of its tree. In the strict profile every "
+        "device builds one branch for each neighbour locally, so its workload is its degree, and "
+        "devices do not compare workloads."
     ),
     own_leaf="the randomized label it released",
     other_leaf="the randomized label it received",
-    builder="the device itself, at home",
+    builder="the device itself, locally",
 )
 _VALIDATION = {
     "classify": (
-        "Validation devices fit how far neighbours are trusted and model selection on the "
-        "result, with their "
-        "randomized labels"
+        "Validation devices fit the evidence weights and choose the model, with their randomized "
+        "labels"
     ),
-    "link": "Validation edges calibrate what a level of a score means",
+    "link": "Validation edges calibrate what a score bucket means",
 }
 _NOISY_LOSS = (
     "Training loss of each epoch, as all devices learn it from a sum: clipped together with the "
-    "updates and with the noise that protects them. So its size is not that of the true loss, and "
-    "it may fall below 0."
+    "updates, and with the noise that protects them. So it differs from the true loss, and may be "
+    "negative."
 )
 
 
 def texts(config: Config) -> ProfileTexts:
-    """What reports say about a run."""
+    """Return the texts of reports about a run."""
     # Nothing is balanced; links are scored in the group.
     of_trees = {field.name for field in dataclasses.fields(TreeSettings)} - {"group"}
     return ProfileTexts(
@@ -187,7 +187,7 @@ def texts(config: Config) -> ProfileTexts:
 
 
 def _of_other_task(task: str) -> frozenset[str]:
-    """Settings that only the other task has; links have no tree network."""
+    """Return the settings of the other task; links have no tree network."""
     return CLASSIFY_ONLY | OF_TREES if task == "link" else LINK_ONLY
 
 
@@ -196,18 +196,18 @@ def _links(config: Config) -> dict[str, Any]:
     sums = f"sums ({strict.update_epsilon:g}, {strict.update_delta:g})"
     if strict.protect != "noise":
         sums = "exact sums"
-    answers = f"{strict.answers} answers" if strict.answers else "any number of answers"
+    queries = f"{strict.score_queries or 'any number of'} score queries"
     return {
-        "budget": f"{sums} · {answers} of {strict.query_bits} bits",
+        "budget": f"{sums} · {queries} of {strict.query_bits} bits",
         "own": "the asker's own degree alone",
-        "control": "random words and random marks",
-        "chooser": "noisy histograms of levels",
+        "control": "random tokens and random marks",
+        "chooser": "noisy histograms of score buckets",
         "first_stage": COUNTS,
     }
 
 
 def _stages(config: Config) -> dict[str, int]:
-    """Return by name the epochs in which another part of the model begins to learn."""
+    """Return the first epoch of each stage, by the title of the stage."""
     kind = LinkSchedule if config.train.task == "link" else ClassifySchedule
     schedule: Schedule = kind(config=config, devices=0)  # stages are the same for any number
     epochs = range(1, config.train.epochs)

@@ -27,12 +27,12 @@ class StrictTrainer(ABC):
 
     Args:
         shard: the hosted devices.
-        endpoint: whose ledger ideal sums are booked in.
+        endpoint: its ledger counts ideal sums.
         features: [hosted, d] of the devices.
         schedule: everything public about the run.
-        book: what devices have told in earlier runs; a control has none.
-        control: release randomized labels that depend on no data.
-        sums: the part in sums, where it is not that of the hosted devices.
+        book: releases and charges of earlier runs; a control run has none.
+        control: send messages that depend on no data.
+        sums: the coordinator's part in sums; None for that of the hosted devices.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class StrictTrainer(ABC):
         self.shard = shard
         self.schedule = schedule
         self.control = control
-        # The control is an experiment with randomness of its own: it is outside the book.
+        # The control run is an experiment with randomness of its own: no book counts it.
         self.book = None if control else book
         self.features = features
         self.scaling: FeatureScaling | None = None
-        """How features are scaled, once it is known; None where they are not."""
+        """The scaling of features, once it is learnt; None without scaling."""
         self.scaling_sums: ScalingSums | None = None
-        """What is learnt of it so far."""
+        """The sums that learn it."""
         self.sums: Any = sums or NoisySums(shard, endpoint, schedule.config)
         self.choice = 0
 
@@ -64,11 +64,11 @@ class StrictTrainer(ABC):
         yield from self.enrol()
 
     def enrol(self) -> Program[None]:
-        """Agree on keys, and learn how features are scaled: sums only, and no session."""
+        """Agree on keys, and learn the scaling of features: sums only, and no session."""
         schedule = self.schedule
         yield from self.sums.setup()
         if schedule.first_stages:
-            self._charge_sums()  # before the first is opened, should the run end right after it
+            self._charge_sums()  # before the first sum is opened: the run may end after it
             bits = schedule.config.updates.fraction_bits
             devices = self._scaling_devices()
             self.scaling_sums = ScalingSums(self.features, *devices, bits, schedule.scaling)
@@ -78,7 +78,7 @@ class StrictTrainer(ABC):
         self._begin()
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
-        """Train epochs `first` + 1 … `last`, with what devices send one another before them."""
+        """Train epochs `first` + 1 … `last`, with the messages before them."""
         self._charge_sums()
         for number in range(first, last):
             stage, step = self.schedule.place(number)
@@ -101,27 +101,29 @@ class StrictTrainer(ABC):
         return (yield from stage.sum(self, step, randomness))
 
     def rejoin(self, epoch: int) -> Program[None]:
-        """Repeat the messages before `epoch`, by the same randomness, after `load_state_dict`.
+        """Repeat the messages before `epoch`, with the same randomness, after `load_state_dict`.
 
         Raises:
-            InputError: the state was not one of this epoch.
+            InputError: the state belongs to another epoch.
         """
         if epoch < self.last_epoch():
             stage, step = self.schedule.place(epoch)
-            if stage.sessions and step:  # never written down: sums that are left need new ones
+            if (
+                stage.sessions and step
+            ):  # sessions are never saved: the remaining sums need new ones
                 yield from stage.before(self, step)
         yield from self.replay_received(epoch)
 
     def replay_received(self, epoch: int) -> Program[None]:
-        """Receive again what was released before `epoch`, after `load_device_state_dict`.
+        """Receive again the messages before `epoch`, after `load_device_state_dict`.
 
         Raises:
-            InputError: the state was not one of this epoch.
+            InputError: the state belongs to another epoch.
         """
         places = [self.schedule.place(number) for number in range(epoch)]
         replayed = [place for place in places if place[0].replayed]
         if self._received_rounds() != len(replayed):
-            raise InputError("checkpoint.npz is of another epoch; restart without `resume`")
+            raise InputError("checkpoint.npz belongs to another epoch; restart without `resume`")
         for stage, step in replayed:
             yield from stage.before(self, step)
 
@@ -132,28 +134,28 @@ class StrictTrainer(ABC):
         return self.schedule.place(epoch)[0].sessions
 
     def _charge_sums(self) -> None:
-        """Have a book count all sums of this run, once: what it has counted it does not again.
+        """Charge all sums of this run to the book, once.
 
-        A run that is resumed after a label has changed, and changed back, is another one.
+        A run that is resumed after a label changed, and changed back, is another run.
         """
         if self.book is not None:
             for role, devices in self._groups().items():
                 self.book.charge(self.schedule.sum_charge(role), devices)
 
     def _scaling_arrays(self) -> Arrays:
-        """Return how features were scaled; nothing where they were not."""
+        """Return the scaling of features; empty without one."""
         return {} if self.scaling is None else self.scaling.arrays()
 
     def _scaled_features(self) -> Features:
-        """Return [hosted, d] features as the devices use them."""
+        """Return [hosted, d] scaled features."""
         return self.features if self.scaling is None else self.scaling.apply(self.features)
 
     def last_epoch(self) -> int:
-        """Return the number of epochs: it is fixed, as a part of the noise."""
+        """Return the number of epochs; it is fixed, because noise depends on it."""
         return self.schedule.config.train.epochs
 
     def _remembered(self) -> Arrays:
-        """Return what a checkpoint and the finished run know of the book; nothing without one."""
+        """Return the seal of the book for a checkpoint or a finished run; empty without a book."""
         return {} if self.book is None else self.book.seal().arrays()
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -174,7 +176,7 @@ class StrictTrainer(ABC):
     def device_state_dict(self) -> Arrays:
         """Return what a device that keeps its secret needs to go on after a restart.
 
-        It holds public state and no key. What the device heard from neighbours is not in it.
+        It holds public state and no key, and no messages of neighbours.
         """
         return {
             **_named("trainer/", self.state_dict()),
@@ -192,15 +194,15 @@ class StrictTrainer(ABC):
         self.load_state_dict(part_of(snapshot, "trainer/"))
 
     def remember_openings(self, opened: OpenedSums) -> None:
-        """Note there what the device gives out shares for."""
+        """Record in `opened` the sums for which the device reveals shares."""
         self.sums.remember_openings(opened)
 
     def compare_told(self) -> Program[None]:
-        """Compare with others what was told in all sums, after `finish`."""
+        """Compare the opened sums with those of other devices, after `finish`."""
         yield from self.sums.compare_told()
 
     def refused(self) -> list[int]:
-        """Return senders of messages of sums that were dropped since the last call."""
+        """Return senders whose messages of sums were dropped since the last call."""
         refused: list[int] = self.sums.refused()
         return refused
 
@@ -210,15 +212,15 @@ class StrictTrainer(ABC):
 
     @abstractmethod
     def _groups(self) -> dict[Role, Ints]:
-        """Return the hosted devices by the role in which a book is charged for sums."""
+        """Return the hosted devices that a book charges for sums, by role."""
 
     @abstractmethod
     def _received_rounds(self) -> int:
-        """Return how many sums that follow messages were learnt."""
+        """Return the number of replayed stages' sums that were learnt."""
 
     @abstractmethod
     def _restore(self, state: Arrays) -> None:
-        """Go on from what `_state` gave."""
+        """Go on from the state that `_state` returned."""
 
     @abstractmethod
     def _state(self) -> Arrays:
@@ -226,7 +228,7 @@ class StrictTrainer(ABC):
 
     @abstractmethod
     def _scaling_devices(self) -> tuple[Ints, int]:
-        """Return positions of the hosted devices that scale, and their number in all."""
+        """Return positions of the hosted devices that set the scale, and their number in all."""
 
     @abstractmethod
     def _begin(self) -> None:

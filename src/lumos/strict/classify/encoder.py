@@ -1,4 +1,4 @@
-"""The own encoder: a linear softmax on a device's own features. Its output stays on the device.
+"""The local classifier: a linear softmax on a device's features. Its output stays on the device.
 
 Linear, because the norm of the noise in a sum grows with the number of weights. Few sums and large
 steps: the noise of all sums together is the same for any number of them, and large steps with
@@ -39,7 +39,7 @@ LONGEST = 40_000.0
 _ROWS, _SPARSE_ROWS = 256, 1 << 12  # devices whose products are rounded at a time
 
 Rounding = Callable[[Doubles], Doubles]
-"""Numbers as a sum will encode them."""
+"""Rounds numbers as a sum encodes them."""
 
 
 class Encoder:
@@ -49,7 +49,7 @@ class Encoder:
         rows: the devices' features, of norm 1.
         labels: the devices' randomized labels.
         schedule: everything public.
-        rounded: how a sum rounds one device's numbers.
+        rounded: rounds one device's numbers as a sum does.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Encoder:
         self.feature_weights = np.ones(rows.width)
         """[d]"""
         self.weights = np.zeros((rows.width + 1, self.classes))
-        """[d + 1, k] the bias last."""
+        """[d + 1, k] with the bias in the last row."""
         self.velocity = np.zeros_like(self.weights)
         self._use_weights()
 
     @property
     def width(self) -> int:
-        """Numbers in one device's update: table, bias, loss."""
+        """Width of one device's update: table, bias, loss."""
         return self.weights.size + 1
 
     def _use_weights(self) -> None:
@@ -86,18 +86,18 @@ class Encoder:
         else:
             weighted = rows * weights
         self.rows: Any = unit_rows(weighted)
-        """[hosted, d] features as they are used: weighted, of norm 1."""
+        """[hosted, d] weighted features of norm 1."""
         self._training: Any = self.rows[self._base.train]
         exact = self._training.astype(np.float64)
         squares = exact.power(2) if sparse else exact**2
         self._squares = np.asarray(squares.sum(axis=1)).ravel() + BIAS**2
 
     def logits(self) -> Doubles:
-        """[hosted, k]"""
+        """Return [hosted, k] logits."""
         return self._apply(self.rows)
 
     def counts(self, *, each: bool) -> Doubles:
-        """Sizes of the training devices' features: [hosted, d] each, or their sum."""
+        """Return absolute features of the training devices: [hosted, d] each, or their sum."""
         rows = self.count_vectors().rows
         if each:
             vectors = np.zeros((self._base.all.shape[0], self._base.width))
@@ -118,28 +118,28 @@ class Encoder:
         self._use_weights()
 
     def largest_feature(self) -> float:
-        """Mean size of the largest feature in rows of norm 1, as the noisy counts have it."""
+        """Return the mean size of the largest feature in unit rows, from the noisy counts."""
         return float(self._mean_sizes().max(initial=0.0))
 
     def alike(self) -> float:
-        """Squared norm of the mean sizes of all features that are not lost in noise."""
+        """Return the squared norm of the mean sizes of all features above the noise."""
         return min(1.0, float((self._mean_sizes() ** 2).sum()))
 
     def _mean_sizes(self) -> Doubles:
-        """[features] mean sizes in rows of norm 1, of those above the noise of their counts."""
+        """Return mean sizes in unit rows of the features above the noise of their counts."""
         weights = self.feature_weights
         clear = weights[weights < weights.max(initial=0.0)]  # all others have the same weight
         sizes: Doubles = clear ** (-1 / DAMPING) / max(1, self._schedule.training)
         return np.minimum(sizes, 1.0)
 
     def count_vectors(self) -> OuterVectors:
-        """The training devices' parts of the counts: a row, and nothing else."""
+        """Return the training devices' parts of the counts: a row, and nothing else."""
         rows = abs(within(self._base.training, self._schedule["counts"].limit(self._base.width)))
         devices = len(self._base.train)
         return OuterVectors(rows, np.ones((devices, 1)), np.empty((devices, 0)))
 
     def gradients(self) -> OuterVectors:
-        """Clipped gradients and losses of the training devices.
+        """Return clipped gradients and losses of the training devices.
 
         Norms are those of the whole vector, in closed form: a gradient is an outer product.
         """
@@ -154,7 +154,7 @@ class Encoder:
         return OuterVectors(self._training, slope, rest)
 
     def update(self, *, each: bool) -> Doubles:
-        """Clipped gradient and loss of the training devices: [hosted, …] each, or their sum."""
+        """Return clipped gradients and losses: [hosted, …] each, or their sum."""
         gradients = self.gradients()
         if each:
             vectors = np.zeros((self._base.all.shape[0], self.width))
@@ -164,7 +164,7 @@ class Encoder:
         return np.concatenate([self._outer_sum(gradients.slope).ravel(), rest])
 
     def learn(self, total: Doubles, step: int) -> None:
-        """One step along a sum of gradients."""
+        """Take one step along a sum of gradients."""
         schedule = self._schedule
         self.velocity *= MOMENTUM
         self.velocity += total[:-1].reshape(self.weights.shape) / max(1, schedule.training)
@@ -172,12 +172,12 @@ class Encoder:
         self.weights -= self._length() * share * (1 - MOMENTUM) * self.velocity
 
     def mean_loss(self, total: Doubles) -> float:
-        """The mean loss in a sum of updates."""
+        """Return the mean loss in a sum of updates."""
         scale = LOSS_SCALE * self._schedule.strength * max(1, self._schedule.training)
         return float(total[-1] / scale)
 
     def state_dict(self) -> Arrays:
-        """Everything that the next steps depend on."""
+        """Return everything that the next steps depend on."""
         return {
             "feature_weights": self.feature_weights,
             "encoder": self.weights,
@@ -192,7 +192,7 @@ class Encoder:
         self._use_weights()
 
     def _length(self) -> float:
-        """How far all steps together may lead, in gradients of a mean loss."""
+        """Return the total length of all steps, in gradients of a mean loss."""
         schedule = self._schedule
         if not schedule.noisy:
             return LONGEST * schedule.strength
@@ -200,7 +200,7 @@ class Encoder:
         return min(free, LONGEST) * schedule.strength
 
     def _outer_sum(self, slope: Doubles) -> Doubles:
-        """[d, k] the sum of all rounded outer products of row and slope; exact in any order."""
+        """Return [d, k] the sum of rounded outer products of row and slope; exact in any order."""
         rows, width = self._training, self._base.width
         sparse: bool = issparse(rows)
         if sparse:
@@ -222,12 +222,12 @@ class Encoder:
         return total
 
     def _apply(self, rows: Any) -> Doubles:
-        """[rows, k]"""
+        """Return [rows, k] logits."""
         shifted: Doubles = row_products(rows, self.weights[:-1]) + BIAS * self.weights[-1]
         return shifted
 
 
 def _totals(places: Ints, values: Doubles, width: int) -> Doubles:
-    """[width] the sum of the values at each place."""
+    """Return [width] the sum of the values at each place."""
     totals: Doubles = np.bincount(places, values, width).astype(np.float64)
     return totals

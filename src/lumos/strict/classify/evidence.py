@@ -1,56 +1,44 @@
-"""Evidence from neighbours' messages about a class: weighed, chosen and calibrated.
+"""Evidence about a device's class from its neighbours' messages: computed, weighted, calibrated.
 
-**Counts.** How often a device received each randomized label, and how often each propagated label;
-a message that names several values counts as a share of each. They stay on the device.
+**Counts.** How often a device received each randomized label, and each propagated label; a message
+that names several values counts as a share of each. They stay on the device.
 
-**Matrix.** P(value | class) is learnt by one sum for each kind of message: a device adds
+**Matrix.** One sum for each kind of message learns P(value | class): a device adds
 counts/(received + 3) in the row of its own randomized label. So homophily is not assumed, and a
 message without information has a flat matrix. Rows belong to the *randomized* label; they need no
 correction, because every device compares classes by the same rows.
 
 **Evidence.** The log-likelihood of all counts under a Pólya distribution around each row: many
-equal messages say less than as many independent ones. For labels written as digits, the evidence of
-a class is the sum of its digits'.
+equal messages carry less information than as many independent ones. For labels written as digits,
+the evidence of a class is the sum over its digits.
 
 All of this is computed on the device; only its vectors in sums leave it.
 
-Choosing one of a few scales of logits by the losses of validation devices, in one narrow sum.
+**Scale.** One narrow sum chooses among a few scales of logits. For each scale a validation device
+adds the loss of its randomized label, less that of a uniform prediction; the vector of all scales
+is clipped. The sum is smallest where probabilities are calibrated best (Guo et al. 2017 choose
+temperatures by the same loss).
 
-For each scale a device adds the loss of its randomized label, less that of a device that knows
-nothing; all scales together are clipped. The sum is smallest where probabilities are calibrated
-best (Guo et al. 2017 choose temperatures by the same loss).
+**Evidence weights.** Final logits are the local classifier's logits, the evidence of randomized
+labels and that of each propagated label, each times a weight, plus a bias for each class. Messages
+of one device are not independent, and a propagated label repeats some of the information in
+randomized labels: the weights learn how much. They are few, so noise in the sums hardly matters.
 
-Evidence weights: a few weights that combine the own logits with the evidence of neighbours'
-messages.
+**Private model selection.** Each validation device adds whether its randomized label agrees with
+the local classifier, and for every other candidate whether it *gains* (agrees where the local
+classifier does not) or *loses*. One edge moves gains and losses only, so model selection costs an
+edge little. Another candidate is chosen only if it wins by more than one standard error. So a run
+is never worse than the local classifier by more than that.
 
-Final logits are own logits times a, plus the evidence of randomized labels and of each propagated
-label times a weight of its own, plus a bias for each class. Messages of one device are not
-independent, and an propagated label repeats some of what randomized labels say already: the weights
-learn by how much. So few of them hardly suffer from noise in the sums.
+Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Solved for the accuracy, it
+is an estimate that needs no true label, with a standard error. With labels written as digits, a
+wrong class may have the right digit; this is assumed to happen by chance.
 
-The model selection of validation devices: own features, or with neighbours; and what it tells of
-accuracy.
-
-Each validation device adds whether its randomized label agrees with the own encoder, and for every
-other candidate whether it *gains* (agrees where the own encoder does not) or *loses*. One edge can
-move the gains and losses only, so the model selection costs an edge little.
-
-Neighbours count only if they win by more than one standard error: never worse than own features
-only, up to that.
-
-Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Un-mixed, it estimates the
-accuracy without any true label, with a standard error. Labels written as digits are harder to
-un-mix: a wrong class may have the right digit. Wrong classes are then taken to do so by chance.
-
-The temperature of the final probabilities: as sure, on average, as the model selection finds them
-right.
-
-Each validation device adds the probability of its most likely class at a few temperatures, a vector
-that depends on no label. The mean over all devices is how sure the run is; the model selection says
-how often it is right (`selection`). The temperature at which both agree best is chosen; 1 stays
-where they agree up to one standard error already. Losses of randomized labels would hardly tell
-temperatures apart: a label that was changed by noise costs as much as one that is predicted
-wrongly.
+**Temperature.** Each validation device adds the probability of its most likely class at a few
+temperatures, a vector that depends on no label. Its mean over all devices is the confidence of the
+run; model selection has estimated its accuracy. The temperature at which both agree best is chosen,
+or 1 if they already agree within one standard error. Losses of randomized labels would hardly
+distinguish temperatures: a label changed by noise costs as much as a wrong prediction.
 """
 
 import math
@@ -76,10 +64,10 @@ PSEUDO_COUNT = 3.0
 """A device adds counts/(received + PSEUDO_COUNT) to a matrix: one more message moves it by at most
 1/(1 + PSEUDO_COUNT)."""
 CONCENTRATION = 8.0
-"""κ of the Pólya distribution: how many messages of one device's neighbours are as good as
-independent. Chosen on validation devices of Facebook, Twitch and demo."""
+"""κ of the Pólya distribution: the number of messages to one device that count as independent.
+Chosen on validation devices of Facebook, Twitch and demo."""
 LEAST = 1.0
-"""Numbers of a matrix below this count as this: no probability is 0."""
+"""Smallest number of a matrix, so that no probability is 0."""
 _MESSAGES = 1 << 16  # read at a time
 _DEVICES = 1 << 14  # whose evidence is computed at a time
 
@@ -88,7 +76,7 @@ class MessageCounts:
     """Counts of the messages of one kind that the hosted devices received.
 
     Args:
-        support: [messages, alphabet] what each message names, as 0 or 1 for each value.
+        support: [messages, alphabet] 1 for each value that a message names, otherwise 0.
         receiver: [messages] position of the device that received it.
         hosted: number of hosted devices.
     """
@@ -103,11 +91,11 @@ class MessageCounts:
     def of_messages(
         cls, bodies: Bytes, read: Callable[[Bytes], Doubles], receiver: Ints, hosted: int
     ) -> "MessageCounts":
-        """The same from messages as they came, of which only a part is read at a time.
+        """Count messages as they were received, a part of them at a time.
 
         Args:
             bodies: [messages, bytes].
-            read: from messages to what they name.
+            read: decodes messages to `support`.
             receiver: [messages] not decreasing.
         """
         counted = cls(read(bodies[:0]), receiver[:0], hosted)
@@ -125,25 +113,25 @@ class MessageCounts:
         return counted
 
     def damped(self, rows: Ints) -> Doubles:
-        """[rows, alphabet] of norm below 1: one message more moves it by 1/4 at most."""
+        """Return [rows, alphabet] damped counts of norm below 1; one message moves them by 1/4."""
         damped: Doubles = self.counts[rows] / (self.received[rows] + PSEUDO_COUNT)[:, None]
         return damped
 
     def matrix_vectors(self, labels: NoisyLabels, rows: Ints) -> Doubles:
-        """[rows, values · alphabet] what each of the devices `rows` adds to the matrix."""
+        """Return [rows, values · alphabet] the vectors of the devices `rows` for the matrix."""
         vectors = np.zeros((len(rows), labels.form.alphabet, self.counts.shape[1]))
         vectors[np.arange(len(rows)), labels.values[rows]] = self.damped(rows)
         return vectors.reshape(len(rows), labels.form.alphabet * self.counts.shape[1])
 
     def matrix_sum(self, labels: NoisyLabels, rows: Ints, rounded: Rounding) -> Doubles:
-        """[values · alphabet] the sum of `matrix_vectors`, every number rounded by itself."""
+        """Return [values · alphabet] the sum of `matrix_vectors`, every number rounded first."""
         values, alphabet = labels.values[rows], labels.form.alphabet
         columns = rounded(self.damped(rows)).T
         sums = np.stack([np.bincount(values, one, alphabet) for one in columns], axis=1)
         return sums.ravel().astype(np.float64)
 
     def evidence(self, total: Doubles, form: LabelForm) -> Doubles:
-        """[hosted, k] log-likelihood of the counts, less its mean over the classes.
+        """Return [hosted, k] the log-likelihood of the counts, less its mean over the classes.
 
         O(hosted · values · alphabet).
 
@@ -166,7 +154,7 @@ class MessageCounts:
 
 
 def _shares(support: Doubles, receiver: Ints, hosted: int) -> Doubles:
-    """[hosted, alphabet] a message that names several values is a share of each."""
+    """Return [hosted, alphabet] counts; a message that names several values is a share of each."""
     alphabet = support.shape[1]
     message, value = np.nonzero(support)
     shares = (support / np.maximum(row_sums(support), 1)[:, None])[message, value]
@@ -176,9 +164,9 @@ def _shares(support: Doubles, receiver: Ints, hosted: int) -> Doubles:
 
 
 def _log_likelihood(counts: Doubles) -> Callable[[Doubles], Doubles]:
-    """[devices, alphabet] log Γ(count + row) - log Γ(row), given a row.
+    """Return a function of a row: [devices, alphabet] log Γ(count + row) - log Γ(row).
 
-    By a table, where counts are whole numbers.
+    It uses a table if counts are whole numbers.
     """
     whole = counts.astype(np.int64)
     most, alphabet = int(whole.max(initial=0)), counts.shape[1]
@@ -191,7 +179,7 @@ def _log_likelihood(counts: Doubles) -> Callable[[Doubles], Doubles]:
 def loss_vectors(
     logits: Doubles, scales: Sequence[float], labels: NoisyLabels, rows: Ints, clip: float
 ) -> Doubles:
-    """[rows, scales] clipped losses of the devices `rows` above those without knowledge."""
+    """Return [rows, scales] clipped losses of the devices `rows`, less those of a uniform guess."""
     ignorant = labels.slopes(np.zeros((len(rows), logits.shape[1])), rows)[1]
     logits = logits[rows]
     losses = np.stack(
@@ -207,10 +195,10 @@ EVIDENCE_WEIGHTS_RATE = 0.06
 
 
 class EvidenceWeights:
-    """The inputs of the hosted devices; they stay on the device.
+    """The inputs that evidence weights combine; they stay on the device.
 
     Args:
-        own: [hosted, k] logits of the own encoder.
+        own: [hosted, k] logits of the local classifier.
         evidence: of randomized labels and of each propagated label, [hosted, k] each.
     """
 
@@ -221,15 +209,15 @@ class EvidenceWeights:
 
     @staticmethod
     def start(inputs: int, classes: int) -> Doubles:
-        """The initial weights: one for each input, and a bias for each class."""
+        """Return the initial weights: one for each input, and a bias for each class."""
         return np.concatenate([EVIDENCE_WEIGHTS_START[:inputs], np.zeros(classes)])
 
     def logits(self, weights: Doubles) -> Doubles:
-        """[hosted, k] all inputs, combined."""
+        """Return [hosted, k] the combined inputs."""
         return _combined(weights, self._inputs)
 
     def update(self, weights: Doubles, labels: NoisyLabels, rows: Ints, clip: float) -> Doubles:
-        """[rows, weights + 1] clipped gradients and losses of the devices `rows`."""
+        """Return [rows, weights + 1] clipped gradients and losses of the devices `rows`."""
         inputs, many = self._of(rows), len(self._inputs)
         updates = np.empty((len(rows), len(weights) + 1))
         for start in range(0, len(rows), ROWS):
@@ -244,14 +232,14 @@ class EvidenceWeights:
         return updates
 
     def _of(self, rows: Ints) -> list[Doubles]:
-        """The inputs of some devices: those of the last call are kept."""
+        """Return the inputs of some devices; those of the last call are cached."""
         if not np.array_equal(rows, self._selected[0]):
             self._selected = rows, [values[rows] for values in self._inputs]
         return self._selected[1]
 
 
 def _combined(weights: Doubles, inputs: list[Doubles]) -> Doubles:
-    """[rows, k] inputs [rows, k] times their weights, and the bias of each class."""
+    """Return [rows, k] the weighted sum of the inputs, plus the bias of each class."""
     combined = np.zeros(inputs[0].shape) + weights[len(inputs) :]
     for weight, values in zip(weights, inputs, strict=False):
         combined += weight * values
@@ -259,7 +247,7 @@ def _combined(weights: Doubles, inputs: list[Doubles]) -> Doubles:
 
 
 def selection_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints) -> Doubles:
-    """[rows, 2 · candidates - 1] own agrees; then gains and losses of every other candidate."""
+    """Return [rows, 2 · candidates - 1] agreement, then gain and loss of each other candidate."""
     own, *others = (labels.agrees(logits[rows].argmax(axis=1), rows) for logits in candidates)
     columns = [own]
     for other in others:
@@ -268,27 +256,27 @@ def selection_vectors(candidates: list[Doubles], labels: NoisyLabels, rows: Ints
 
 
 class Selection(NamedTuple):
-    """The counted model selection."""
+    """The result of private model selection."""
 
     choice: int
-    """Number of the chosen candidate; 0 is the own encoder."""
+    """Number of the chosen candidate; 0 is the local classifier."""
     accuracy: tuple[float, float]
-    """Of the chosen one, estimated from the model selection alone; and its standard error."""
+    """Estimated accuracy of the chosen candidate, and its standard error."""
     own: tuple[float, float]
-    """The same of the own encoder."""
+    """The same for the local classifier."""
     gain: tuple[float, float] = (math.nan, math.nan)
-    """How many more validation devices the best other candidate agrees with than the own encoder;
-    and its standard error."""
+    """Validation devices that the best other candidate gains over the local classifier, and the
+    standard error."""
 
     @staticmethod
     def empty() -> "Selection":
-        """Before the model selection."""
+        """Return the selection before anything was counted."""
         nothing = (math.nan, math.nan)
         return Selection(0, nothing, nothing)
 
     @staticmethod
     def of(total: Doubles, schedule: "ClassifySchedule") -> "Selection":
-        """Count the noisy sum of all vectors."""
+        """Choose a candidate by the noisy sum of all vectors."""
         spread = schedule["selection"].spread()
         gains, losses = total[1::2], total[2::2]
         best = 1 + int(np.argmax(gains - losses))
@@ -305,7 +293,7 @@ class Selection(NamedTuple):
         )
 
     def estimates(self) -> dict[str, float]:
-        """By name, for results."""
+        """Return the estimates by name, for results."""
         return {
             "selected_accuracy": self.accuracy[0],
             "selected_accuracy_error": self.accuracy[1],
@@ -315,20 +303,20 @@ class Selection(NamedTuple):
 
 
 def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
-    """Accuracy and its standard error, from the number of devices that agree."""
+    """Return accuracy and its standard error, from the number of devices that agree."""
     form, epsilon = schedule.label_form, schedule.strict.sums_epsilon
-    judges = max(1, schedule.validation)
-    share = min(1.0, max(0.0, agreed / judges))
+    devices = max(1, schedule.validation)
+    share = min(1.0, max(0.0, agreed / devices))
     other, strength = form.other(epsilon) / COIN, form.strength(epsilon)
     by_chance = 0.0 if form.places == 1 else 1 / form.base
     scale = 1 / strength / (1 - by_chance)
-    accuracy = ((agreed / judges - other) / strength - by_chance) / (1 - by_chance)
-    error = scale * math.sqrt(share * (1 - share) / judges + (spread / judges) ** 2)
+    accuracy = ((agreed / devices - other) / strength - by_chance) / (1 - by_chance)
+    error = scale * math.sqrt(share * (1 - share) / devices + (spread / devices) ** 2)
     return accuracy, error
 
 
 def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> Doubles:
-    """[rows, scales] probability of the most likely class of the devices `rows`."""
+    """Return [rows, scales] the probability of the most likely class of the devices `rows`."""
     shifted = logits[rows]
     shifted -= row_maxima(shifted)[:, None]
     sure = [1 / row_sums(np.exp(scale * shifted)) for scale in scales]  # the best class has e^0
@@ -338,7 +326,7 @@ def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> 
 def choose_scale(
     total: Doubles, scales: Sequence[float], selection: Selection, devices: int, noise: float
 ) -> float:
-    """By what the final logits are to be multiplied.
+    """Return the factor for the final logits.
 
     Args:
         total: [scales] noisy sum of the devices' vectors; `scales` begin with 1.

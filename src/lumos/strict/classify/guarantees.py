@@ -1,26 +1,27 @@
-"""The table of guarantees of `classify`: what is guaranteed about what. No cell claims more.
+"""Guarantees and warnings of `classify`.
 
-Every figure holds against everybody at once: neighbours, alone or together, non-neighbours and the
-coordinator, with up to as many devices colluding as masked sums allow. Rows answer two questions,
-"this or another in its place" and "in the sums or zeros instead"; columns are roles of devices.
-With a book there are two columns for each role: what is seen in this run, and in all runs with the
-book, in which roles may have been others.
+**The table** has one cell for each question and role. Every figure holds against neighbours,
+non-neighbours and the coordinator together, as long as no more devices collude than masked sums
+allow. Rows are of two kinds: "this or another in its place" and "in the sums or zeros instead".
+With a book there are two columns for each role: this run, and all runs with the book, in which a
+device may have had other roles.
 
-**Label.** Everything is a function of the randomized label: pure ε, any two labels. With
-`label_epsilon=inf` sums see the label itself: ε of the randomized label, and the sums' (ε, δ).
-**Features.** They are in sums only. For the same randomized label, other features move a vector by
-`Reach.features`. A device without a label adds nothing to any sum. **Whole record.** First other
-features, (ε, δ), then another label, pure: ε adds up, δ does not. **Membership.** Zeros in place of
-a device's vectors, its messages unchanged. For a device that is not there at all there is no
-guarantee: its neighbours' propagated labels change with it. **Edge.** One edge changes the
-propagated labels of its two ends, ε_m each, and their vectors in the sums after the release. The
-propagated labels of others, and all that follows, are functions of what was sent. **Degree.** As
-many edges at once: no useful bound.
+- *Label.* Everything depends on the label through the randomized label: pure ε for any two labels.
+  With `label_epsilon=inf` sums see the label itself: ε of the randomized label, and (ε, δ) of the
+  sums.
+- *Features.* They enter sums only. With the same randomized label, other features move a vector by
+  `Sensitivity.features`. A device without a label adds nothing to any sum.
+- *Whole record.* Other features first, (ε, δ), then another label, pure: ε adds up, δ does not.
+- *Membership.* Zeros in place of a device's vectors, with its messages unchanged. A device that is
+  not there at all has no guarantee: its neighbours' propagated labels change with it.
+- *Edge.* One edge changes the propagated labels of its two ends, ε_m each, and their vectors in the
+  sums after the release. The propagated labels of others, and all that follows, are functions of
+  what was sent.
+- *Degree.* Many edges at once: no useful bound.
 
-What a reader of a run of `classify` should know, and what would help: one sentence each.
-
-Every sentence follows from public and noisy numbers: settings, how many devices train and validate,
-and opened sums. So real devices can print them too.
+**Warnings** say what limits a run and what would help, in one sentence each. They depend on public
+and noisy numbers only: settings, numbers of training and validation devices, and opened sums. So
+real devices can print them too.
 """
 
 import math
@@ -38,13 +39,13 @@ from lumos.strict.accounting import (
     RECORD,
     BookView,
     Disclosed,
+    adversaries,
+    control_note,
     life_of_runs,
-    parties,
     public,
     round_up,
     shortcuts,
     up,
-    variants,
     with_life,
 )
 from lumos.strict.classify.evidence import Selection
@@ -62,7 +63,7 @@ Cell = Callable[[ClassifySchedule, Role, Disclosed], str]
 
 
 def guarantees(schedule: ClassifySchedule, book: BookView | None = None) -> list[dict[str, str]]:
-    """One row for each question, one column for each role; with a book, one more for life."""
+    """Return one row per question, with one column per role; with a book, one more for life."""
     cells: dict[str, Cell] = {
         "label: this one or another": _label,
         "features: these or others": _features_cell,
@@ -131,8 +132,8 @@ def _other_edge(schedule: ClassifySchedule, role: Role, spent: Disclosed) -> str
 
 
 def _and_answers(cell: str, spent: Disclosed) -> str:
-    """What answers about links tell of features is a number of them, and no ε."""
-    return cell + f", and {NONE} by {spent.answers} answers about links" * bool(spent.answers)
+    """Add to a cell the number of score queries about links, which have no ε for features."""
+    return cell + f", and {NONE} by {spent.answers} score queries about links" * bool(spent.answers)
 
 
 def _with_sums(
@@ -143,7 +144,7 @@ def _with_sums(
     epsilon: float = 0.0,
     ends: int = 1,
 ) -> str:
-    """ε of messages and the sums' (ε, δ) together."""
+    """Return ε of messages and (ε, δ) of sums, added up."""
     mu = ends * spent.mu[question]
     if not schedule.noisy and schedule.stages_of(role):
         exact = f"{NONE} by the sums: exact sums show single holders"
@@ -155,7 +156,7 @@ def _with_sums(
 
 
 def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
-    """Each account by itself: what a book counts against its limits."""
+    """Return the amounts that a book counts against its limits, each account by itself."""
     parts = [f"label ε = {up(spent.label)}"] * (spent.label > 0)
     parts += [f"propagated labels ε = {up(spent.propagated_labels)}"] * (
         spent.propagated_labels > 0
@@ -163,44 +164,43 @@ def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
     account = schedule.account(spent.mu[RECORD])
     if account is not None and spent.mu[RECORD]:
         parts.append(f"sums ({up(account[0])}, {account[1]:g})")
-    parts += [f"{spent.answers} answers"] * (spent.answers > 0)
+    parts += [f"{spent.answers} score queries"] * (spent.answers > 0)
     return ", ".join(parts) or NOTHING
 
 
 def reading(schedule: ClassifySchedule) -> str:
-    """How to read the table, what it does not cover, and where a simulation falls short of it."""
+    """Return how to read the table, what it does not cover, and where a simulation falls short."""
     strict = schedule.strict
     sentences = [
         "Nothing left a device through the door `open`.",
-        f"{parties(schedule)}; a neighbour knows its own edge; the broker sees who sends to whom, "
-        "and bodies unless the transport seals them.",
-        "An edge is that of two devices of one role; edges of devices of two roles have the larger "
-        "figure.",
+        f"{adversaries(schedule)}; a neighbour knows its own edge; the broker sees who sends to "
+        "whom, and bodies unless the transport seals them.",
+        "The figures of an edge are for two devices of one role; an edge between two roles has the "
+        "larger figure.",
         public(
             schedule,
             "who trains, who validates and who has a label; the number of devices; the classes by "
             "number and name; the number of features",
-            "weights, matrices, the model selection with its outcome, and the temperature",
+            "weights, matrices, counts and outcome of the model selection, and the temperature",
         ),
         "Scores are the observer's, from true data: no figure covers them.",
     ]
     if math.isinf(strict.sums_epsilon):
         sentences.append(
-            "Sums used true labels: only the noise of the sums protects them, and the randomized "
-            "label's ε "
-            "is not the whole guarantee."
+            "Sums used true labels: only the noise of the sums protects them, and ε of the "
+            "randomized label is not the whole guarantee."
         )
     sentences.append(_over_runs(strict))
-    return " ".join([*sentences, *variants(schedule), *shortcuts(schedule)])
+    return " ".join([*sentences, *control_note(schedule), *shortcuts(schedule)])
 
 
 def _over_runs(strict: StrictSettings) -> str:
-    """What holds for several runs together."""
+    """Return a sentence on several runs together."""
     if strict.book is None:
-        return "This is per run: several runs add up. With `book`, a label is drawn once for life."
+        return "This is per run: several runs add up. With `book`, a label is randomized only once."
     return (
-        f"{life_of_runs(strict)} A label has the largest ε of all its draws, for all runs "
-        "together; a changed label is drawn anew, its ε is added, and that it changed may be seen."
+        f"{life_of_runs(strict)} A label costs the largest ε of all its draws, for all runs "
+        "together; a changed label is drawn anew, its ε is added, and the change may be noticed."
     )
 
 
@@ -209,34 +209,34 @@ WEAK = 0.4
 WIDE = 0.05
 """Standard error of the selected accuracy above which a run warns."""
 FEW = 25.0
-"""Training devices of a class, as many as their randomized labels are worth, below which one warns:
-a label of strength r is worth r² labels."""
+"""Effective training devices per class below which a run warns: a randomized label of strength r is
+worth r² labels."""
 MISLED = 2.0
-"""Standard errors below nothing from which on neighbours are said to mislead."""
+"""Standard errors below zero at which neighbours are said to mislead."""
 ALIKE = 0.9
-"""Squared norm of the mean row above which rows of norm 1 hardly differ."""
+"""Squared norm of the mean of unit rows above which the rows hardly differ."""
 DROWNED = 0.7
-"""Mean size of one feature in rows of norm 1 above which it hides all others."""
+"""Mean size of one feature in unit rows above which it hides all others."""
 
 
 class Found(NamedTuple):
-    """What a run found out in its noisy sums."""
+    """Results of noisy sums that warnings depend on."""
 
     features: int
-    """d"""
+    """Number of features, d."""
     width: int
-    """Numbers in an update of the own encoder."""
+    """Numbers in an update of the local classifier."""
     selection: Selection
     scaled: bool = True
-    """Whether sizes of features could be learnt, where they had to be."""
+    """False if sizes of features were needed and could not be learnt."""
     largest: float = 0.0
-    """Mean size of the largest feature in rows of norm 1."""
+    """Mean size of the largest feature in unit rows."""
     alike: float = 0.0
-    """Squared norm of the mean sizes of all features in such rows; 1: all rows are the same."""
+    """Squared norm of the mean sizes of all features in unit rows; 1: all rows are the same."""
 
 
 def warnings(schedule: ClassifySchedule, found: Found) -> list[str]:
-    """All that apply, the most important first."""
+    """Return all warnings that apply, the most important first."""
     return [
         *_features(schedule, found),
         *_noise(schedule, found),
@@ -263,13 +263,13 @@ def _features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
         remedy = "public bounds (`feature_bounds`) would help"
     if found.largest > DROWNED and found.features > 1:
         yield (
-            f"one feature makes up {100 * found.largest**2:.0f} % of a device's features in the "
-            f"mean, so the others hardly count; {remedy}"
+            f"one feature makes up {100 * found.largest**2:.0f} % of a device's features on "
+            f"average, so the others hardly count; {remedy}"
         )
     elif found.alike > ALIKE and found.features > 1:
         yield (
-            "features of all devices are nearly alike, as an offset or a few large features make "
-            f"them, so what differs hardly counts; {remedy}"
+            "features of all devices are nearly alike, because of an offset or a few large "
+            f"features, so differences hardly count; {remedy}"
         )
     elif not schedule.bounded and not schedule.first_stages:
         yield (
@@ -311,10 +311,9 @@ def _validation(schedule: ClassifySchedule, selection: Selection) -> Iterator[st
     if error > WIDE:
         needed = round_up(schedule.validation * (error / WIDE) ** 2)
         yield (
-            f"{schedule.validation:,} validation devices are few: their model selection measures "
-            f"accuracy "
-            f"with a standard error of {100 * error:.0f} points; about {needed:,}, or a larger "
-            "`epsilon`, would help"
+            f"{schedule.validation:,} validation devices are few: model selection measures "
+            f"accuracy with a standard error of {100 * error:.0f} points; about {needed:,}, or a "
+            "larger `epsilon`, would help"
         )
 
 
@@ -323,9 +322,7 @@ def _neighbours(schedule: ClassifySchedule, selection: Selection) -> Iterator[st
     if selection.choice or math.isnan(net):
         return
     points = 100 / max(1, schedule.validation) / schedule.strength
-    measured = (
-        f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in the model selection"
-    )
+    measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in model selection"
     if net < -MISLED * error:
         yield (
             f"neighbours mislead here ({measured}), so the run predicts by own features alone: "

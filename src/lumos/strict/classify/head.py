@@ -1,12 +1,16 @@
-"""The table of all leaves that a tree can have where leaves carry randomized labels.
+"""The tree network of the strict profile, as a residual on the logits so far.
 
-With two layers a leaf depends on the two leaves of its branch only (errata 8d). Here both carry
-randomized labels, so there are k² different branches; the weights are public, and a device already
-has its neighbours' randomized labels. It computes every leaf that stands for it locally, whoever
-carries the edge: POOL needs no message, and nobody needs to know who carries an edge.
+**Table of leaves.** With two layers a leaf depends on the two leaves of its branch only (errata
+8d). Here both have randomized labels, so there are k² different branches. Weights are public, and a
+device has its neighbours' randomized labels. So it computes all of its leaves locally, and pooling
+needs no message. A device's tree has a branch for every message that it received. On its own side
+of the branch it uses the class that its local classifier predicts, which never leaves it.
 
-Training sums the gradient of the *table*; every device then propagates it back through the tree
-network, which is post-processing.
+**Head.** It reads the logits so far (local classifier and evidence) and the pooled embedding,
+scaled by the number of messages. Its output is added to those logits, and starts at 0.
+
+**Gradients** are those of the table of leaves. Every device propagates their sum back through the
+tree network, which is post-processing.
 """
 
 import math
@@ -31,8 +35,8 @@ class LeafTable:
 
     Args:
         settings: backbone and widths; two layers.
-        randomized labels: k, number of a device's own randomized labels.
-        alphabet: number of randomized labels that a neighbour may release; usually the same.
+        randomized_labels: number of values on a device's own side of a branch, k.
+        alphabet: number of values on its neighbour's side; usually the same.
         generator: public randomness for the start.
     """
 
@@ -55,16 +59,16 @@ class LeafTable:
 
     @property
     def width(self) -> int:
-        """Numbers in a leaf."""
+        """Width of a leaf."""
         return self.shape[2]
 
     @property
     def size(self) -> int:
-        """Numbers in the table."""
+        """Number of elements of the table."""
         return int(np.prod(self.shape))
 
     def vector(self) -> Doubles:
-        """[weights] of the tree network."""
+        """Return [weights] of the tree network."""
         flat = torch.nn.utils.parameters_to_vector(self._network.parameters())
         return flat.detach().numpy().astype(np.float64)
 
@@ -74,14 +78,13 @@ class LeafTable:
         torch.nn.utils.vector_to_parameters(flat, self._network.parameters())
 
     def table(self) -> Doubles:
-        """[k, alphabet, width] the leaf of a device, for its own randomized label and its
-        neighbour's."""
+        """Return [k, alphabet, width] the leaf for each pair of own and neighbour's value."""
         with torch.no_grad():
             leaves = self._leaves().numpy().astype(np.float64)
         return leaves.reshape(self.shape)
 
     def backward(self, total: Doubles) -> Doubles:
-        """[weights] gradient of the weights, from that of the table."""
+        """Return [weights] the gradient of the weights, from that of the table."""
         table = self._leaves()
         slope = torch.from_numpy(total.astype(np.float32)).view_as(table)
         parameters = list(self._network.parameters())
@@ -96,22 +99,9 @@ class LeafTable:
         return leaves
 
 
-# The residual head: a tree network on randomized labels and propagated labels, added to the logits
-# so far.
-#
-# **Leaves** come from a table (`leaf_table`): one for each own class and each value that a message
-# may name. A device's tree has a branch for every message that it received. On its own side of the
-# branch it uses the class that its own encoder predicts, which never leaves.
-#
-# **The head** reads the logits so far (own encoder and evidence) and the pooled embedding, scaled
-# by the number of messages. Its output is added to those logits, and starts at 0.
-#
-# **Gradients** are those of the table of leaves; every device propagates their sum back through the
-# tree network, which is post-processing.
-
 HIDDEN = 16
 PRIOR = 3.0
-"""Number of messages at which the pooled embedding counts half."""
+"""Number of messages at which the pooled embedding has half of its weight."""
 
 
 class ResidualInput(NamedTuple):
@@ -120,14 +110,14 @@ class ResidualInput(NamedTuple):
     base: Doubles
     """[hosted, k] logits so far."""
     predicted: Ints
-    """[hosted] class by the own encoder: the device's side of every branch."""
+    """[hosted] class by the local classifier: the device's side of every branch."""
     frequencies: Doubles
-    """[hosted, alphabet] of the values that messages of all kinds name."""
+    """[hosted, alphabet] frequencies of the values in messages of all kinds."""
     received: Doubles
     """[hosted] number of messages."""
 
     def of(self, rows: Ints) -> "ResidualInput":
-        """The inputs of some devices."""
+        """Return the inputs of some devices."""
         return ResidualInput(
             self.base[rows], self.predicted[rows], self.frequencies[rows], self.received[rows]
         )
@@ -150,24 +140,23 @@ class ResidualHead:
         alphabet: int,
         generator: np.random.Generator,
     ) -> None:
-
         self.classes = classes
         self._leaves = LeafTable(settings, classes, alphabet, generator)
         self._width = self._leaves.width
         head_inputs = classes + 2 * self._width + 1
-        reach = np.sqrt(6 / (head_inputs + HIDDEN))
-        first = generator.uniform(-reach, reach, (head_inputs, HIDDEN))
+        bound = np.sqrt(6 / (head_inputs + HIDDEN))  # Glorot and Bengio 2010
+        first = generator.uniform(-bound, bound, (head_inputs, HIDDEN))
         self._shapes = [(head_inputs, HIDDEN), (HIDDEN,), (HIDDEN, classes), (classes,)]
         start = [first, np.zeros(HIDDEN), np.zeros((HIDDEN, classes)), np.zeros(classes)]
         self._head = np.concatenate([np.ravel(part) for part in start])
 
     @property
     def width(self) -> int:
-        """Numbers in one device's update: table, head, loss."""
+        """Width of one device's update: table, head, loss."""
         return self._leaves.size + len(self._head) + 1
 
     def vector(self) -> Doubles:
-        """[weights] tree network, then head."""
+        """Return [weights] of the tree network, then of the head."""
         return np.concatenate([self._leaves.vector(), self._head])
 
     def load(self, vector: Doubles) -> None:
@@ -177,12 +166,12 @@ class ResidualHead:
         self._head = vector[count:].copy()
 
     def gradient(self, total: Doubles) -> Doubles:
-        """From a sum of updates to the gradient of all weights: back through the tree network."""
+        """Return the gradient of all weights from a sum of updates, by backpropagation."""
         size = self._leaves.size
         return np.concatenate([self._leaves.backward(total[:size]), total[size:-1]])
 
     def logits(self, inputs: ResidualInput) -> Doubles:
-        """[hosted, k] the logits so far plus the residual."""
+        """Return [hosted, k] the logits so far plus the residual."""
         hidden, _, _ = self._forward(inputs)
         _, _, out, bias = self._parts()
         logits: Doubles = inputs.base + row_products(hidden, out) + bias
@@ -191,7 +180,7 @@ class ResidualHead:
     def update(
         self, inputs: ResidualInput, labels: NoisyLabels, rows: Ints, clip: float
     ) -> Doubles:
-        """[rows, width] clipped updates of the devices `rows`."""
+        """Return [rows, width] clipped updates of the devices `rows`."""
         selected, many = inputs.of(rows), len(rows)
         hidden, head_inputs, scales = self._forward(selected)
         first, _, out, bias = self._parts()
@@ -215,7 +204,7 @@ class ResidualHead:
         return updates
 
     def _forward(self, inputs: ResidualInput) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
-        """Hidden layer, inputs of the head, and the two scales of the pooled embedding."""
+        """Return hidden layer, inputs of the head, and the two scales of the pooled embedding."""
         leaves = self._leaves.table()[inputs.predicted]
         # Every device by itself: a product of many rows may round each of them differently.
         mean = np.matmul(inputs.frequencies[:, None, :], leaves)[:, 0]
@@ -230,7 +219,7 @@ class ResidualHead:
         return np.maximum(0, row_products(head_inputs, first) + bias), head_inputs, scales
 
     def _parts(self) -> list[Doubles]:
-        """The head's weights: first layer, its bias, second layer, its bias."""
+        """Return the head's weights: first layer, its bias, second layer, its bias."""
         sizes = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
         return [
             part.reshape(shape)
@@ -239,6 +228,6 @@ class ResidualHead:
 
 
 def _outer(rows: Doubles, slopes: Doubles) -> Doubles:
-    """[rows, i, j] the outer product of each row and slope."""
+    """Return [rows, i, j] the outer product of each row and slope."""
     outer: Doubles = rows[:, :, None] * slopes[:, None, :]
     return outer

@@ -1,10 +1,10 @@
 """The labels of a run: randomized once, before anything else happens, and never read again.
 
-Guarantee: everything that leaves a device, in this run and in all others with the same book, is a
-function of its label only through the draws in `lumos.ldp.labels`. So against everybody
-(neighbours, non-neighbours, the coordinator, all of them together) a label has pure ε, for any two
-values, however many sums and runs: that of the label that sums use. With `label_epsilon=inf` sums
-use the true label, and only their noise protects it.
+Guarantee: everything that leaves a device, in this run and in all others with the same book,
+depends on its label only through the draws in `lumos.ldp.labels`. So against neighbours,
+non-neighbours and the coordinator together, a label has the pure ε of the label that sums use, for
+any two values and any number of sums and runs. With `label_epsilon=inf` sums use the true label,
+and only their noise protects it.
 
 Losses are corrected for the known noise (forward correction, Patrini et al. 2017): the likelihood
 of ỹ is that of R applied to the predicted probabilities.
@@ -32,7 +32,7 @@ class NoisyLabels(NamedTuple):
     """Randomized labels of the hosted devices. No true label can be reached from here."""
 
     form: LabelForm
-    """How values are written."""
+    """Encoding of the values."""
     values: Ints
     """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
     randomized_labels: Ints
@@ -43,7 +43,7 @@ class NoisyLabels(NamedTuple):
     """[k, alphabet] probability of the value's digit, given class and place."""
 
     def slopes(self, logits: Doubles, rows: Ints) -> tuple[Doubles, Doubles]:
-        """[rows, k] gradient by the logits, and [rows] loss: -log P(ỹ), corrected for the noise."""
+        """Return [rows, k] gradients by the logits and [rows] losses -log P(ỹ), noise-corrected."""
         by_value = np.ascontiguousarray(self.likelihood.T)
         slopes, loss = np.empty(logits.shape), np.empty(len(rows))
         for start in range(0, len(rows), ROWS):
@@ -53,12 +53,12 @@ class NoisyLabels(NamedTuple):
         return slopes, loss
 
     def agrees(self, classes: Ints, rows: Ints) -> Flags:
-        """[rows] whether a class is that of the value, or has its digit."""
+        """Return [rows] whether a class is that of the value, or has its digit."""
         return self.form.agrees(classes, self.values[rows])
 
 
 def forward_slopes(logits: Doubles, likelihood: Doubles) -> tuple[Doubles, Doubles]:
-    """Gradient [rows, k] and value [rows] of -log Σ_c softmax(z)_c · likelihood_c.
+    """Return gradient [rows, k] and value [rows] of -log Σ_c softmax(z)_c · likelihood_c.
 
     Args:
         logits: [rows, k].
@@ -81,7 +81,7 @@ def draw_labels(
     book: ReleaseBook | None,
     participants: Flags,
 ) -> NoisyLabels:
-    """Draw, or take from the book, the labels of all devices that train or validate.
+    """Randomize the labels of training and validation devices, or take them from the book.
 
     The only function of this profile that sees a true label.
 

@@ -1,24 +1,25 @@
 """The stages of `classify`, and everything public about a run of it.
 
-    sizes        training devices     histograms of each feature over powers of two centres training
-    devices     means of each feature counts       training devices     how often each feature
-    occurs encoder      training devices     gradients of the own encoder scale validation devices
-    losses of the own encoder at several scales randomized labels      both which randomized labels
-    devices of a class receive propagated labels     validation devices   the same for each
-    propagated label evidence weights        validation devices   gradients of a few weights that
-    combine all of it trees        validation devices   gradients of a tree network (`tree_network`)
-    model selection         validation devices   which candidate is right how often (after the last
-    epoch) temperature  validation devices   how sure the chosen candidate is at several
-    temperatures
+    sizes              training     histograms of each feature over powers of two
+    centres            training     means of each feature
+    counts             training     how often each feature occurs
+    encoder            training     gradients of the local classifier
+    scale              validation   losses of the local classifier at several scales
+    randomized_labels  both         randomized labels that devices of a class receive
+    propagated_labels  validation   propagated labels that devices of a class receive
+    evidence_weights   validation   gradients of the few weights that combine all of it
+    trees              validation   gradients of a tree network (`tree_network`)
+    selection          validation   how often each candidate is right (after the last epoch)
+    temperature        validation   confidence of the chosen candidate at several temperatures
 
-What training devices know of each other comes back to them in propagated labels, so everything that
-follows propagated labels is learnt by validation devices, whose label is never released
-(`docs/strict.md`, Echo).
+The second column has the devices that take part. Propagated labels return to training devices some
+of what they released. So everything after them is learnt by validation devices, whose label is
+never released (`docs/strict.md`, Echo).
 
 The shares in the budget μ² are for other features in `counts`, `encoder` and `scale`, and for one
-edge at one of its ends in all others. So the encoder has nearly everything that a training device
-may spend on its features, less what scaling them takes, and the stages after it are held down by
-the guarantee about edges.
+edge at one of its ends in all other stages. So the encoder has nearly all that a training device
+may spend on its features, less the share of scaling, and the guarantee about edges limits the
+stages after it.
 """
 
 import math
@@ -57,13 +58,13 @@ PROPAGATED, EVIDENCE_WEIGHTS, TREES = "propagated_labels", "evidence_weights", "
 SELECTION, TEMPERATURE = "selection", "temperature"
 
 SCALES = tuple(2.0**-power for power in range(-1, 9))
-"""By which the own encoder's logits may be multiplied."""
+"""Candidate factors for the local classifier's logits."""
 TEMPERED = (1.0, 2**0.5, 2**-0.5, 0.5, 0.3)
-"""By which the final logits may be multiplied; 1 unless another is clearly better."""
+"""Candidate factors for the final logits; 1 unless another is clearly better."""
 LOSS_NORM = 3.0
 """Largest norm of the losses of one device at all scales."""
 CANDIDATES = ("own", "neighbours", "trees")
-"""Predictions by own features, with what neighbours sent, with the tree network."""
+"""Predictions by own features, with messages of neighbours, with the tree network."""
 
 TRAINS, VALIDATES = frozenset({Role.TRAIN}), frozenset({Role.VALIDATION})
 
@@ -114,7 +115,7 @@ class Counts(ClassifyStage):
         return state.encoder.count_vectors()
 
     def update(self, state: "StrictClassifier", each: bool) -> Doubles:
-        """Return the rows, or their sum, of which only what is not zero is added."""
+        """Return the rows, or their sum without adding zeros."""
         return state.encoder.counts(each=each)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
@@ -123,20 +124,20 @@ class Counts(ClassifyStage):
 
 
 class EncoderStage(ClassifyStage):
-    """Gradients of the own encoder."""
+    """Gradients of the local classifier."""
 
     name = ENCODER
-    learns = "the own encoder: from a device's features to its class, without neighbours"
+    learns = "the local classifier: from a device's features to its class, without neighbours"
     loss = (
-        "Training devices' loss by their own features. No neighbour has a part in it, so a control "
-        "differs by its randomness only."
+        "Training devices' loss of the local classifier. It uses no neighbours, so the control run "
+        "differs in its randomness only."
     )
     roles = TRAINS
     share = 0.94
 
     @property
     def num_sums(self) -> int:
-        """As many as are asked for."""
+        """`encoder_epochs`."""
         return self.schedule.strict.encoder_epochs
 
     @property
@@ -146,7 +147,7 @@ class EncoderStage(ClassifyStage):
         return Sensitivity(first, self.schedule.features_change * first, 2 * first)
 
     def budget(self, step: int) -> float:
-        """Return less for each further sum."""
+        """Return a share that falls from sum to sum."""
         part = self.schedule.falling(step) / self.schedule.total_falling
         return self.schedule.left_of(self.share) * part
 
@@ -159,7 +160,7 @@ class EncoderStage(ClassifyStage):
         return state.encoder.gradients()
 
     def update(self, state: "StrictClassifier", each: bool) -> Doubles:
-        """Return the gradients, or their sum, of which only what is not zero is added."""
+        """Return the gradients, or their sum without adding zeros."""
         return state.encoder.update(each=each)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> float:
@@ -169,10 +170,10 @@ class EncoderStage(ClassifyStage):
 
 
 class Scale(ClassifyStage):
-    """Losses of the own encoder at several scales."""
+    """Losses of the local classifier at several scales."""
 
     name = SCALE
-    learns = "how sure the own encoder may be, from losses of validation devices"
+    learns = "the confidence of the local classifier, from losses of validation devices"
     roles = VALIDATES
     share = 0.10
 
@@ -197,10 +198,10 @@ class Scale(ClassifyStage):
 
 
 class RandomizedLabels(ClassifyStage):
-    """The matrix of randomized labels: which of them devices of a class receive."""
+    """The matrix of randomized labels that devices of a class receive."""
 
     name = RANDOMIZED
-    learns = "which randomized labels devices of a class receive"
+    learns = "the randomized labels that devices of a class receive"
     roles = TRAINS | VALIDATES
     share = 0.018
     question = EDGE
@@ -226,7 +227,7 @@ class RandomizedLabels(ClassifyStage):
         return state.counts[-1].matrix_vectors(state.labels, self.participants(state))
 
     def update(self, state: "StrictClassifier", each: bool) -> Doubles:
-        """Return the parts, or their sum, of which only what is not zero is added."""
+        """Return the parts, or their sum without adding zeros."""
         if each:
             return super().update(state, each)
         rows = self.participants(state)
@@ -238,10 +239,10 @@ class RandomizedLabels(ClassifyStage):
 
 
 class PropagatedLabels(RandomizedLabels):
-    """The matrix of each propagated label; each of them has the whole share."""
+    """The matrix of each propagated label; each has the whole share."""
 
     name = PROPAGATED
-    learns = "which propagated labels devices of a class receive"
+    learns = "the propagated labels that devices of a class receive"
     roles = VALIDATES
 
     @property
@@ -254,7 +255,7 @@ class PropagatedLabels(RandomizedLabels):
         return self.schedule.label_form.alphabet * self.schedule.propagated_label_mechanism.alphabet
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
-        """Have all devices send an propagated label on what they received."""
+        """Have all devices send a propagated label."""
         yield from state.tell_propagated_label(1 + step)
 
 
@@ -262,10 +263,13 @@ class EvidenceWeightsStage(ClassifyStage):
     """Gradients of the weights that combine own features and messages."""
 
     name = EVIDENCE_WEIGHTS
-    learns = "how much own features, randomized labels and propagated labels count, from validation devices"
+    learns = (
+        "the weights of own features, randomized labels and propagated labels, from validation "
+        "devices"
+    )
     loss = (
-        "Validation devices' loss with what neighbours sent. A control's messages say nothing: it "
-        "can only learn to ignore them."
+        "Validation devices' loss with the messages of neighbours. Messages of the control run "
+        "carry no information: it can only learn to ignore them."
     )
     roles = VALIDATES
     share = 0.030
@@ -273,12 +277,12 @@ class EvidenceWeightsStage(ClassifyStage):
 
     @property
     def num_sums(self) -> int:
-        """All that are left, or a fixed number before those of the tree network."""
+        """All epochs that are left, or a fixed number before the tree network."""
         return self.schedule.rest_epochs if self.takes_rest else EVIDENCE_WEIGHTS_EPOCHS
 
     @property
     def takes_rest(self) -> bool:
-        """Whether no tree network follows."""
+        """True unless a tree network follows."""
         return not self.schedule.strict.tree_network
 
     @property
@@ -303,9 +307,9 @@ class EvidenceWeightsStage(ClassifyStage):
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> float:
         """Take one step."""
-        judges = max(1, self.schedule.validation)
-        state.optimisers[self.name].step(self._gradient(state, total) / judges)
-        return float(total[-1] / LOSS_SCALE / judges)
+        devices = max(1, self.schedule.validation)
+        state.optimisers[self.name].step(self._gradient(state, total) / devices)
+        return float(total[-1] / LOSS_SCALE / devices)
 
     def _gradient(self, state: "StrictClassifier", total: Doubles) -> Doubles:
         return total[:-1]
@@ -321,12 +325,12 @@ class Trees(EvidenceWeightsStage):
 
     @property
     def num_sums(self) -> int:
-        """All that are left, where there is a tree network."""
+        """All epochs that are left, if there is a tree network."""
         return self.schedule.rest_epochs if self.takes_rest else 0
 
     @property
     def takes_rest(self) -> bool:
-        """Whether there is a tree network."""
+        """True if there is a tree network."""
         return self.schedule.strict.tree_network
 
     def width(self, features: int) -> int:
@@ -346,10 +350,10 @@ class Trees(EvidenceWeightsStage):
 
 
 class SelectionStage(ClassifyStage):
-    """The model selection of validation devices between candidates."""
+    """Private model selection: validation devices count how often each candidate is right."""
 
     name = SELECTION
-    learns = "which candidate is right how often: validation devices choose by it"
+    learns = "how often each candidate is right: the best one is chosen"
     when = When.LAST
     roles = VALIDATES
     share = 0.018
@@ -358,17 +362,17 @@ class SelectionStage(ClassifyStage):
 
     @property
     def moves(self) -> Sensitivity:
-        """0 or 1 for the own encoder, and for gain or loss of each other candidate."""
+        """0 or 1 for the local classifier, and for gain or loss of each other candidate."""
         others = len(self.schedule.candidates) - 1
         every = math.sqrt(1 + 2 * others)
         return Sensitivity(math.sqrt(1 + others), every, every, math.sqrt(others))
 
     def width(self, features: int) -> int:
-        """Return one number for the own encoder, and two for each other candidate."""
+        """Return one number for the local classifier, and two for each other candidate."""
         return 2 * len(self.schedule.candidates) - 1
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
-        """Return who agrees with which candidate."""
+        """Return the agreement of each device with the candidates."""
         return selection_vectors(state.candidates, state.labels, self.participants(state))
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
@@ -381,7 +385,7 @@ class Temperature(ClassifyStage):
     """Confidence of the chosen candidate at several temperatures."""
 
     name = TEMPERATURE
-    learns = "how sure the chosen candidate may be"
+    learns = "the confidence of the chosen candidate"
     when = When.LAST
     roles = VALIDATES
     share = 0.004
@@ -404,9 +408,9 @@ class Temperature(ClassifyStage):
         return confidence_vectors(final, TEMPERED, self.participants(state))
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
-        """Choose the temperature at which confidence is accuracy."""
-        judges, spread = self.schedule.validation, self.spread()
-        state.temperature = 1 / choose_scale(total, TEMPERED, state.selection, judges, spread)
+        """Choose the temperature at which confidence matches accuracy."""
+        devices, spread = self.schedule.validation, self.spread()
+        state.temperature = 1 / choose_scale(total, TEMPERED, state.selection, devices, spread)
 
 
 CLASSIFY_STAGES: list[type[Stage]] = [
@@ -434,9 +438,9 @@ class ClassifySchedule(Schedule):
     validation: int = 0
     """Number of validation devices."""
     classes: int = 2
-    """k."""
+    """Number of classes, k."""
     class_names: tuple[str, ...] | None = None
-    """[k] of these classes, if they have names: a book keeps labels of other classes apart."""
+    """[k] names of the classes, if they have any: a book keeps labels of other classes apart."""
 
     @property
     def kinds(self) -> list[type[Stage]]:
@@ -445,43 +449,43 @@ class ClassifySchedule(Schedule):
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """What validation devices choose from."""
+        """Names of the candidates."""
         return CANDIDATES if self.strict.tree_network else CANDIDATES[:2]
 
     @cached_property
     def randomized_form(self) -> LabelForm:
-        """How a label is written where it is randomized: the same at all levels of noise."""
+        """Encoding of a label for randomization, the same at all levels of noise."""
         return LabelForm.of(
             make_mechanism(self.classes, self.strict.epsilon, self.strict.mechanism)
         )
 
     @property
     def label_form(self) -> LabelForm:
-        """How sums write a label: as randomized labels do; a true label is written as it is."""
+        """Encoding of a label in sums: that of randomized labels; one-hot for true labels."""
         if math.isinf(self.strict.sums_epsilon):
             return LabelForm(self.classes, 1, self.classes)
         return self.randomized_form
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
-        """How an propagated label is randomized."""
+        """Mechanism that randomizes propagated labels."""
         return make_mechanism(self.classes, self.strict.propagated_epsilon, self.strict.mechanism)
 
     @property
     def strength(self) -> float:
-        """r = p - q of the label that sums use: all slopes shrink by it."""
+        """Strength r = p - q of the label in sums: all gradients shrink by it."""
         return self.label_form.strength(self.strict.sums_epsilon)
 
     @property
     def features_change(self) -> float:
-        """How far other features move a clipped gradient of the encoder, in clipping norms.
+        """Largest change of a clipped gradient by other features, in clipping norms.
 
         With one randomized label, gradients of non-negative rows lie in one cone: √2, not 2.
         """
         return 2.0 if self.signed else math.sqrt(2)
 
     def falling(self, step: int) -> float:
-        """Return the size of a step of the encoder, and the weight of its sum: 1 to 1/T."""
+        """Return the size of a step of the encoder and the weight of its sum, from 1 to 1/T."""
         return 1 - step / self.strict.encoder_epochs
 
     @property

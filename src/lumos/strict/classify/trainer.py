@@ -1,16 +1,15 @@
-"""The strict trainer of `classify`: labels randomized once, randomized labels, propagated labels,
-and sums.
+"""The strict trainer of `classify`.
 
-1. Devices that train or validate draw their label (`labels`). It is not read again.
-2. Sums train an own encoder on features alone (`encoder`).
-3. Training devices release their randomized label. All others release nothing of their own.
-4. One sum learns what randomized labels mean (`evidence`). Every device then tells its neighbours
-   an propagated label made of what it received (`messages`), one sum learns what it means, and so
-   on.
-5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
-   and a tree network if asked to (`head`).
-6. They model selection whether neighbours count at all, and choose the temperature of what was
-   chosen.
+1. Training and validation devices randomize their label (`labels`). The true one is not read again.
+2. Sums train a local classifier on features alone (`encoder`).
+3. Training devices send their randomized label to their neighbours. No other device releases its
+   label.
+4. One sum learns how randomized labels depend on the receiver's class (`evidence`). Every device
+   then sends a propagated label to its neighbours (`messages`), one sum learns how those depend on
+   the class, and so on.
+5. Validation devices, whose label is never released, fit the evidence weights (`evidence`), and a
+   tree network if there is one (`head`).
+6. They choose between the candidates by private model selection, and then the temperature.
 
 Predictions are computed on the device.
 """
@@ -68,12 +67,12 @@ if TYPE_CHECKING:
 
 
 class ClassifyResult(NamedTuple):
-    """What the observer collects from one shard."""
+    """Results of one shard, as the observer collects them."""
 
     logits: Floats
-    """[hosted, k] final."""
+    """[hosted, k] final logits."""
     own: Floats
-    """[hosted, k] of the own encoder."""
+    """[hosted, k] logits of the local classifier."""
     released: Ints
     """[hosted] the randomized label of each training device, -1 elsewhere."""
     propagated_labels: Bytes
@@ -84,11 +83,11 @@ class ClassifyResult(NamedTuple):
     """[hosted] ε that the draws of labels cost in this run."""
 
     def state_dict(self) -> Arrays:
-        """All of it."""
+        """Return all arrays by name."""
         return self._asdict()
 
     def load_state_dict(self, rows: Arrays) -> "ClassifyResult":
-        """Of all devices."""
+        """Return the result of all devices, from their joined rows."""
         return ClassifyResult(**rows)
 
 
@@ -124,13 +123,13 @@ class StrictClassifier(StrictTrainer):
         self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
         self._randomized_labels = np.where(train, self.labels.randomized_labels, -1)
         self._sent: list[Bytes] = []
-        """For each propagated label [hosted, bytes]."""
+        """[hosted, bytes] of each propagated label."""
         self.counts: list[MessageCounts] = []
-        """Of randomized labels, then of each propagated label."""
+        """Counts of randomized labels, then of each propagated label."""
         self.matrices: list[Doubles] = []
-        """The same: their noisy sums."""
+        """Their matrices: noisy sums, in the same order."""
         self._known_evidence: list[Doubles] = []
-        """The same: what they say, as far as it was needed."""
+        """Their evidence, in the same order, as far as it was computed."""
         self._evidence_weights: EvidenceWeights | None = None
         self.optimisers: dict[str, Adam] = {}
         self._head: ResidualHead | None = None
@@ -138,7 +137,7 @@ class StrictClassifier(StrictTrainer):
         self.scale, self.temperature = 1.0, 1.0
         self.selection = Selection.empty()
         self.candidates: list[Doubles] = []
-        """Logits of the candidates, [hosted, k] each; before the model selection."""
+        """Logits of the candidates, [hosted, k] each, from `finish` on."""
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return self.training, self.schedule.training
@@ -156,27 +155,22 @@ class StrictClassifier(StrictTrainer):
             self.optimisers[TREES] = Adam(start, train.learning_rate, train.weight_decay)
 
     def trained_head(self) -> "ResidualHead":
-        """The tree network with its present weights."""
+        """Return the tree network with its present weights."""
         if self._head is None:
-            raise ProtocolError("a tree network was used where there is none")
+            raise ProtocolError("this run has no tree network")
         self._head.load(self.optimisers[TREES].weights)
         return self._head
 
     def release(self) -> Program[None]:
-        """Training devices tell all neighbours their randomized label, the same one."""
+        """Have training devices send their randomized label, the same one to all neighbours."""
         if self.control:
             drawn = drawn_randomized_labels(self.shard, self.schedule.randomized_form.alphabet)
             self._randomized_labels = np.where(self._randomized_labels >= 0, drawn, -1)
-        # Its ε is what receivers see, also where an earlier run has paid for it.
+        # The ledger counts ε of what receivers see, even if an earlier run has paid for it.
         yield from self._exchange_randomized_labels(None)
 
     def _exchange_randomized_labels(self, slots: Ints | None) -> Program[None]:
-        """Send randomized labels over those of the slots whose owner has one; count what is
-        received.
-
-        Args:
-            slots: None for all.
-        """
+        """Send randomized labels over some slots, or all, and count those that are received."""
         shard, form = self.shard, self.schedule.randomized_form
         owner = shard.owner if slots is None else shard.owner[slots]
         sending = (self._randomized_labels >= 0)[owner]
@@ -191,10 +185,10 @@ class StrictClassifier(StrictTrainer):
         self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
 
     def tell_propagated_label(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours an propagated label of what it received so far."""
+        """Have every device send a propagated label, the same one to all neighbours."""
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         evidence = np.sum(self._evidence(number), axis=0)
-        if self.control:  # of nothing, so every class is as likely
+        if self.control:  # no evidence: all classes are equally likely
             evidence = np.zeros_like(evidence)
         sent = propagated_labels(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
@@ -204,7 +198,7 @@ class StrictClassifier(StrictTrainer):
         yield from self._exchange_propagated_labels(number, None)
 
     def _exchange_propagated_labels(self, number: int, slots: Ints | None) -> Program[None]:
-        """Send the propagated labels of one number over some slots, or all; count what is received."""
+        """Send a propagated label over some slots, or all, and count those that are received."""
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
         epsilon = self.schedule.strict.propagated_epsilon
@@ -218,7 +212,7 @@ class StrictClassifier(StrictTrainer):
         self.counts = [*self.counts[:number], counts]
 
     def _evidence(self, kinds: int) -> list[Doubles]:
-        """Of the first `kinds` kinds of messages, [hosted, k] each; computed once."""
+        """Return the evidence of the first `kinds` kinds of messages, [hosted, k] each."""
         if len(self.counts) < kinds or len(self.matrices) < kinds:
             raise ProtocolError("messages were used before they were received")
         for kind in range(len(self._known_evidence), kinds):
@@ -230,7 +224,7 @@ class StrictClassifier(StrictTrainer):
         return self.scale * self.encoder.logits()
 
     def evidence_weights(self) -> EvidenceWeights:
-        """Return the inputs of evidence weights; fixed once all messages are received."""
+        """Return the inputs of the evidence weights; fixed once all messages are received."""
         if self._evidence_weights is None:
             self._evidence_weights = EvidenceWeights(
                 self._own(), self._evidence(1 + self.schedule.strict.propagated_labels)
@@ -238,7 +232,7 @@ class StrictClassifier(StrictTrainer):
         return self._evidence_weights
 
     def residual_input(self) -> "ResidualInput":
-        """Return the inputs of the residual head; fixed once evidence weights is trained."""
+        """Return the inputs of the residual head; fixed once the evidence weights are trained."""
         if self._residual_input is None:
             counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
             received = np.sum([kind.received for kind in self.counts], axis=0)
@@ -253,7 +247,7 @@ class StrictClassifier(StrictTrainer):
         return self._residual_input
 
     def _candidates(self) -> list[Doubles]:
-        """Logits of the candidates, [hosted, k] each."""
+        """Return the logits of the candidates, [hosted, k] each."""
         logits = [
             self._own(),
             self.evidence_weights().logits(self.optimisers[EVIDENCE_WEIGHTS].weights),
@@ -279,7 +273,7 @@ class StrictClassifier(StrictTrainer):
         )
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
-        """The outcome, from the joined results of all shards."""
+        """Return the outcome, from the joined results of all shards."""
         return Outcome(
             ledger=ledger,
             embeddings=result.logits,
@@ -299,7 +293,7 @@ class StrictClassifier(StrictTrainer):
         )
 
     def _found(self) -> Found:
-        """What noisy sums said of features and neighbours."""
+        """Return the results of noisy sums that warnings depend on."""
         return Found(
             features=int(self.features.shape[1]),
             width=self.encoder.width,
@@ -310,7 +304,7 @@ class StrictClassifier(StrictTrainer):
         )
 
     def _book_view(self, result: ClassifyResult) -> BookView | None:
-        """What all devices have spent, by role, and what is new; from the results of all shards."""
+        """Return the amounts that devices have spent, by role; from the results of all shards."""
         if self.book is None:
             return None
         lives = self.book.lives()
@@ -337,7 +331,7 @@ class StrictClassifier(StrictTrainer):
         return state
 
     def _learnt(self) -> Arrays:
-        """Scale and matrices, as far as they are learnt; an empty array where one is not."""
+        """Return scale and matrices; an empty array for a matrix that is not learnt yet."""
         kinds = 1 + self.schedule.strict.propagated_labels
         known = dict(enumerate(self.matrices))
         matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
@@ -350,7 +344,7 @@ class StrictClassifier(StrictTrainer):
             adam.load_state_dict(state, stage)
 
     def _load_learnt(self, state: Arrays) -> None:
-        """Take scale and matrices.
+        """Load scale and matrices.
 
         Raises:
             InputError: a matrix is of another size.
@@ -360,12 +354,12 @@ class StrictClassifier(StrictTrainer):
         for kind, matrix in enumerate(matrices):
             stage = self.schedule[PROPAGATED if kind else RANDOMIZED]
             if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
-                raise InputError(f"the sum matrix/{kind} is not of this run; start a new one")
+                raise InputError(f"the sum matrix/{kind} does not match this run; start a new one")
         self.scale = float(state["scale"])
         self.matrices = [matrix for matrix in matrices if matrix.size]
 
     def model_state_dict(self) -> Arrays:
-        """The trained weights by name."""
+        """Return the trained weights by name."""
         encoder = {
             name: part for name, part in self.encoder.state_dict().items() if name != "velocity"
         }
@@ -379,10 +373,10 @@ class StrictClassifier(StrictTrainer):
         }
 
     def load_model_state_dict(self, arrays: Arrays, kept: Arrays) -> None:
-        """Take the weights of an earlier run, and what its devices sent in it.
+        """Load the weights of an earlier run, and the messages that its devices sent.
 
         Raises:
-            InputError: they are not of a run with these settings.
+            InputError: they do not match the settings of this run.
         """
         self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
         self._begin()
@@ -398,10 +392,10 @@ class StrictClassifier(StrictTrainer):
         self._old = len(kept["released"])
 
     def _scaling_in(self, arrays: Arrays, old: int) -> FeatureScaling | None:
-        """How an earlier run scaled features; None if it did not.
+        """Return the scaling of an earlier run; None if it did not scale features.
 
-        New devices' features must not decide it, nor may it be lost: the first `old` devices, those
-        of the run, say whether it had to be there.
+        The first `old` devices are those of the earlier run: only their features decide whether the
+        arrays must have a scaling.
         """
         form, strict = self.schedule.scaling, self.schedule.strict
         mine = self.features[self.shard.devices < old]
@@ -411,13 +405,15 @@ class StrictClassifier(StrictTrainer):
         return FeatureScaling.of(arrays, int(self.features.shape[1]))
 
     def _check(self, arrays: Arrays, kept: Arrays) -> None:
-        """Refuse weights and messages that cannot be of this run."""
+        """Refuse weights and messages that do not match this run."""
         for name, own in self.model_state_dict().items():
             given = arrays.get(name)
             if given is None or given.dtype != own.dtype or (own.size and given.shape != own.shape):
-                raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
+                raise InputError(
+                    f"model.npz: the array {name!r} does not match this run; train again"
+                )
         if not 0 <= arrays["choice"] < len(self.schedule.candidates):
-            raise InputError("model.npz: there is no such choice; train again")
+            raise InputError(f"model.npz: invalid choice {int(arrays['choice'])}; train again")
         released, sent = (kept.get(name, np.empty(0)) for name in ("released", "propagated_labels"))
         strict, mechanism = self.schedule.strict, self.schedule.propagated_label_mechanism
         if (
@@ -428,19 +424,19 @@ class StrictClassifier(StrictTrainer):
             or len(released) > self.shard.total
             or not (released < self.schedule.randomized_form.alphabet).all()
         ):
-            raise InputError("devices.npz: what devices sent is not of this run; train again")
+            raise InputError("devices.npz: the messages do not match this run; train again")
 
     def _of_earlier(self, rows: npt.NDArray[Any], nothing: int) -> npt.NDArray[Any]:
-        """[hosted, …] what devices of the earlier run have, and `nothing` for new devices."""
+        """Return [hosted, …] the rows of an earlier run, with `nothing` for new devices."""
         filled = np.full((len(self.shard), *rows.shape[1:]), nothing, rows.dtype)
         old = self.shard.devices < len(rows)
         filled[old] = rows[self.shard.devices[old]]
         return filled
 
     def predict_new_devices(self) -> Program[Floats]:
-        """[hosted, k] logits by the loaded weights. New devices release nothing.
+        """Return [hosted, k] logits by the loaded weights. New devices release nothing.
 
-        Their neighbours send what they sent in the run: the same, so no new ε of their own data.
+        Their neighbours repeat the messages of the run, so no new ε is spent on their own data.
         """
         shard = self.shard
         to_new = shard.neighbours >= self._old

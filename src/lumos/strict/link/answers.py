@@ -1,29 +1,25 @@
-"""Answers about pairs: their budget, how they are asked for, and where they are kept.
+"""Score queries about pairs: their budget, their protocol, and their record.
 
-**Budget.** An answer tells both ends one level, and counts at both. Of its budget a device keeps
-two answers for calibration; of the rest it spends half on questions of its own, and half on those
-of others. So non-neighbours can use up the half that is for them, and no more: they never stop a
-device from asking. Whoever asks pays with its own half, so m devices can ask at most m times their
-half, and each of them any other device once: a pair that was answered keeps its level.
+**Budget.** A score query reveals one score bucket (in code, a level) to both ends, and counts at
+both. A device reserves two queries for calibration. Half of the rest is for its own queries, half
+for those of others. So other devices can use up their half only, and never stop a device from
+asking. An asker pays from its own half, so m devices can ask at most m times their half, and each
+of them asks any other device once: a pair that was answered keeps its bucket.
 
-A question beyond the budget is refused. A refusal tells that many have asked before: one bit, of
-the door `control`. Which questions are answered is drawn at random, not in an order that might know
-of edges. A pair that is not answered is scored by what the asker knows: its own degree.
+A query beyond the budget is refused. A refusal reveals that many have asked before: one bit,
+through the door `control`. The queries to be answered are drawn at random, so that their order
+reveals nothing about edges. A pair without an answer is scored by the asker's own degree.
 
-Answers about pairs: who may ask, the levels that both ends learn, and the asker's score.
+**Protocol.** The observer uses it to evaluate a run, and `lumos predict` to score pairs.
 
-Used by the observer to evaluate a run, and by `lumos predict`. The program of a shard:
+1. Askers ask the other end, within both budgets (`consents`).
+2. Pairs that agreed learn the bucket of their score (`lumos.twoparty.score`), thousands at a time.
 
-1. Askers ask the other end, within their budgets (`answer_budget`).
-2. Pairs that agreed learn the level of their score (`lumos.twoparty.score`), thousands at a time.
-
-What devices have answered in their lives, and where it is kept: the book, or the run folder.
-
-An answer is kept by both ends, each with the level that it learnt: a pair that is asked again gets
-that level, and pays nothing. What the other end learnt is not told: with randomized response it
-carries one's own shift, and would be the exact level to whoever takes that off. A level belongs to
-the vectors that were compared. Another run has other vectors, so its answers are new and are paid
-for from the same budget, as far as there is a book.
+**Record.** The book or the run folder keeps the buckets that both ends of a pair learnt: a pair
+that is asked again gets the same ones, and pays nothing. An end does not see the bucket of the
+other: with randomized response it contains the end's own shift, and without that shift it would be
+exact. A bucket belongs to the vectors that were compared. Another run has other vectors, so its
+queries are new, and with a book they are paid for from the same budget.
 """
 
 from collections.abc import Callable
@@ -42,88 +38,88 @@ from lumos.ldp.mechanisms import COIN, RandomizedResponse
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.book_records import ENTRIES, Column, RecordForm
 from lumos.strict.messages import CONSENT, QUESTION
-from lumos.strict.settings import ANSWERS_OF_CALIBRATION, StrictSettings
+from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
 from lumos.twoparty.score import LevelSpec, Scorer
 from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Arrays, Doubles, Flags, Ints, Small
 
 NO_LIMIT = 1 << 40
 ANSWER_COUNTS = ("asked", "answered", "calibrated")
-"""What is counted of every device."""
+"""Names of the counts of every device."""
 
 
-def halves(answers: int) -> tuple[int, int]:
-    """How many questions a device may ask, and how many of others it answers, in its life."""
-    if answers == 0:
+def halves(score_queries: int) -> tuple[int, int]:
+    """Return the numbers of own queries and of answers to others that a device may spend."""
+    if score_queries == 0:
         return NO_LIMIT, NO_LIMIT
-    rest = answers - ANSWERS_OF_CALIBRATION
+    rest = score_queries - CALIBRATION_QUERIES
     return rest // 2, rest - rest // 2
 
 
 @dataclass(kw_only=True, eq=False)
 class AnswerBudget:
-    """What devices have asked and answered in their lives, beside calibration."""
+    """Score queries that devices have spent."""
 
     asked: Ints = field(repr=False)
-    """[devices] questions of their own that were answered."""
+    """[devices] own queries that were answered."""
     answered: Ints = field(repr=False)
-    """[devices] questions of others that they answered."""
+    """[devices] queries of others that they answered."""
     calibrated: Ints = field(repr=False)
-    """[devices] answers that they gave in calibration."""
+    """[devices] queries of calibration."""
 
     @staticmethod
     def unused(devices: int) -> "AnswerBudget":
-        """Of devices that gave no answer yet."""
+        """Return the budget of devices that have spent nothing."""
         return AnswerBudget(**{name: np.zeros(devices, np.int64) for name in ANSWER_COUNTS})
 
     @staticmethod
     def calibrated_once(devices: int) -> "AnswerBudget":
-        """Of devices after one calibration, each with all answers that are reserved for it.
+        """Return the budget after one calibration, with all queries that are reserved for it.
 
-        Some gave fewer, because no edge of theirs was held back: nobody needs to know who.
+        Devices without a held-back edge used fewer, which stays private.
         """
         budget = AnswerBudget.unused(devices)
-        budget.calibrated += ANSWERS_OF_CALIBRATION
+        budget.calibrated += CALIBRATION_QUERIES
         return budget
 
     @staticmethod
     def of(arrays: Arrays) -> "AnswerBudget":
-        """From what `arrays` gave."""
+        """Restore a budget from its arrays."""
         counts = {name: arrays[f"answers/{name}"] for name in ANSWER_COUNTS}
         return AnswerBudget(**{name: array.astype(np.int64) for name, array in counts.items()})
 
     def copy(self) -> "AnswerBudget":
-        """One to count in, with no effect on this one."""
+        """Return a copy."""
         return AnswerBudget.of(self.arrays())
 
     def at(self, devices: Ints) -> "AnswerBudget":
-        """That of some devices, copied."""
+        """Return a copy for some devices."""
         return AnswerBudget(**{name: getattr(self, name)[devices] for name in ANSWER_COUNTS})
 
     def digest(self) -> bytes:
-        """Identifies the counts."""
+        """Return a digest of the counts."""
         return blake2b(b"".join(counts.tobytes() for counts in self.arrays().values())).digest()
 
     def arrays(self) -> Arrays:
-        """As a file keeps them."""
+        """Return the arrays of a file."""
         return {f"answers/{name}": getattr(self, name) for name in ANSWER_COUNTS}
 
     def given(self) -> Ints:
-        """[devices] answers of each in its life."""
+        """Return [devices] the number of queries that each has spent."""
         given: Ints = self.asked + self.answered + self.calibrated
         return given
 
     def left(self, strict: StrictSettings) -> tuple[Ints, Ints]:
-        """[devices] questions that each may still ask, and still answers.
+        """Return [devices] the queries that each may still ask, and those it may still answer.
 
-        What calibration took beyond its part is taken from both halves; where one of them is used
-        up already, from the other. Both together never exceed what is left of the whole budget.
+        Calibration beyond its reserve is taken from both halves, or from one if the other is used
+        up. Both together never exceed the rest of the whole budget.
         """
-        asking, answering = halves(strict.answers)
-        if not strict.answers:
+        asking, answering = halves(strict.score_queries)
+        if not strict.score_queries:
             return np.full_like(self.asked, asking), np.full_like(self.answered, answering)
-        over = np.maximum(self.calibrated - ANSWERS_OF_CALIBRATION, 0)
-        whole = np.maximum(strict.answers - self.given(), 0)
+        over = np.maximum(self.calibrated - CALIBRATION_QUERIES, 0)
+        whole = np.maximum(strict.score_queries - self.given(), 0)
         may_ask = np.clip(asking - (over + 1) // 2 - self.asked, 0, whole)
         may_answer = np.clip(answering - over // 2 - self.answered, 0, whole - may_ask)
         return may_ask, may_answer
@@ -136,17 +132,17 @@ def consents(
     left: tuple[Ints, Ints],
     step: int,
 ) -> Program[tuple[Flags, Ints, Ints]]:
-    """Ask peers whether they answer, as far as both budgets go.
+    """Ask peers whether they answer, within both budgets.
 
     Args:
         rows: [questions] positions of hosted askers, not decreasing.
         peers: [questions] ids, increasing for each asker.
-        left: [hosted] questions that a device may ask, and answers.
+        left: [hosted] queries that a device may ask, and those it may answer.
         step: names the randomness.
 
     Returns:
-        [questions] whether each will be answered; positions of the hosted devices that answer
-        somebody, and the ids of those who asked.
+        [questions] whether each will be answered; positions of the hosted devices that answer, and
+        the ids of their askers.
     """
     asking, answering = left
     chance = shard.randomness.uniform_each(
@@ -170,7 +166,7 @@ def consents(
 
 
 def _first(rows: Ints, chance: Doubles, most: Ints) -> Flags:
-    """[questions] those of each row that come first by chance, `most` of each."""
+    """Return [questions] whether it is among the first `most` of its row, in random order."""
     order = np.lexsort((chance, rows))
     counts = np.bincount(rows, minlength=len(most))
     place = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows[order]]
@@ -181,10 +177,10 @@ def _first(rows: Ints, chance: Doubles, most: Ints) -> Flags:
 
 UNANSWERED = -1
 AT_ONCE = 4096
-"""Pairs whose sessions are open at the same time."""
+"""Largest number of pairs with open sessions."""
 
 OnEnds = Callable[[int], None]
-"""Callback `(ends)`: how many ends of pairs learnt a level since the last call."""
+"""Callback `(ends)` with the number of ends of pairs that learnt a bucket since the last call."""
 
 
 class AskedOfPeers(NamedTuple):
@@ -197,26 +193,26 @@ class AskedOfPeers(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """What the devices of one shard learnt: with randomized response, each end its own."""
+    """Score buckets that the devices of one shard learnt; with randomized response, ends differ."""
 
     levels: Ints
-    """[questions] of their own."""
+    """[questions] buckets of their own queries."""
     answering: Ints
-    """[answers] ids of those that answered others."""
+    """[answers] ids of devices that answered others."""
     askers: Ints
-    """[answers] ids of the others."""
+    """[answers] ids of their askers."""
     answered: Ints
-    """[answers] the levels that those who answered learnt."""
+    """[answers] buckets that the answering devices learnt."""
 
 
 def shifts_for(
     shard: Shard, pairs: ComparedPairs, levels: int, epsilon: float, step: int
 ) -> Ints | None:
-    """[pairs] what devices add to the level that the other end learns: randomized response.
+    """Return [pairs] the shifts of randomized response that devices add to the other end's bucket.
 
-    Guarantee: one answer is ε-LDP for the own vector, against the other end. Each end draws its own
-    shift, so both are protected. It is drawn once: a pair that is asked again is answered from
-    memory.
+    Guarantee: one query is ε-LDP for a device's vector against the other end. Each end draws its
+    own shift, so both are protected. It is drawn once: a pair that is asked again is answered from
+    the record.
     """
     if np.isinf(epsilon):
         return None
@@ -224,7 +220,7 @@ def shifts_for(
     randomness = np.floor(shard.randomness.uniform_each(counts, "answer", step) * COIN).astype(
         np.uint32
     )
-    # Whole numbers of 2^32 randomness, so that the ratio of two shifts is at most e^ε exactly.
+    # Probabilities are multiples of 2^-32, so that the ratio of two shifts is at most e^ε exactly.
     return RandomizedResponse(levels, epsilon).randomize(np.zeros(len(pairs), np.int64), randomness)
 
 
@@ -238,7 +234,7 @@ def levels_of_pairs(
     epsilon: float,
     step: int,
 ) -> Program[Ints]:
-    """[pairs] levels, for pairs from the view of hosted devices in any order, none twice.
+    """Return [pairs] score buckets; pairs are those of hosted devices in any order, none twice.
 
     Args:
         step: names the randomness of randomized response; another for every call.
@@ -258,8 +254,8 @@ class Answerer:
 
     Args:
         vectors: [hosted, width] as `spec` takes them.
-        budget: of the hosted devices; it is counted in here.
-        willing: whether they answer others, as far as the budget goes.
+        budget: of the hosted devices; it is updated.
+        willing: whether they answer others, within the budget.
     """
 
     shard: Shard
@@ -273,18 +269,18 @@ class Answerer:
     def ask(
         self, asked: AskedOfPeers, step: int, batches: int, on_ends: OnEnds | None = None
     ) -> Program[Learnt]:
-        """The levels that hosted devices learn, `UNANSWERED` where a budget was used up.
+        """Return the buckets that hosted devices learn, `UNANSWERED` if a budget is used up.
 
         Args:
             step: names the randomness; another for every call.
-            batches: how many batches of pairs all shards go through: a public number.
+            batches: public number of batches of pairs that all shards go through.
         """
         shard = self.shard
         asking, others = self.budget.left(self.strict)
         left = (asking, others if self.willing else np.zeros_like(others))
         answered, answering, askers = yield from consents(shard, *asked, left, step)
         mine = np.flatnonzero(answered)
-        # Before anybody learns a level: an end that falls silent later has told its own.
+        # Before a bucket is revealed: an end that falls silent later has sent its part already.
         np.add.at(self.budget.asked, asked.rows[mine], 1)
         np.add.at(self.budget.answered, answering, 1)
         rows = np.concatenate([asked.rows[mine], answering])
@@ -305,8 +301,7 @@ class Answerer:
                 self.vectors,
                 self.spec,
                 self.strict.query_epsilon,
-                (step << 32)
-                + number,  # no call has the randomness of another, however many batches
+                (step << 32) + number,  # different randomness for every call and batch
             )
             if on_ends is not None:
                 on_ends(len(here))
@@ -315,11 +310,11 @@ class Answerer:
 
 
 def scores(levels: Ints, evidence: Doubles, degree: Ints, devices: int) -> Doubles:
-    """[pairs] logits of being an edge, as the asker has them.
+    """Return [pairs] logits of being an edge, as the askers compute them.
 
     Args:
-        levels: [pairs] of the score, or `UNANSWERED`.
-        evidence: [levels] of an edge.
+        levels: [pairs] score buckets, or `UNANSWERED`.
+        evidence: [buckets] log-likelihood ratios of an edge.
         degree: [pairs] of the asker.
         devices: in the federation.
     """
@@ -331,9 +326,9 @@ def scores(levels: Ints, evidence: Doubles, degree: Ints, devices: int) -> Doubl
 Done = TypeVar("Done")
 
 FILE = "answers.npz"
-"""In a run folder."""
+"""Name of the file in a run folder."""
 MAX_LEVELS = 8
-"""That an answer may have."""
+"""Largest number of score buckets."""
 ANSWERS_FORM = RecordForm(
     {
         **{name: Column("i8", (ENTRIES,)) for name in ANSWER_COUNTS},
@@ -343,11 +338,11 @@ ANSWERS_FORM = RecordForm(
     },
     named=False,
 )
-"""As a book has it: budgets of all entries, and pairs of entries."""
+"""Arrays of the record in a book: budgets of all entries, and pairs of entries."""
 
 
 def uncounted(record: Arrays) -> bool:
-    """Whether devices have asked and answered more or less often than there are answers of theirs.
+    """Return whether the budgets do not match the number of recorded answers.
 
     Args:
         record: the arrays of a book, as `ANSWERS_FORM` has them.
@@ -359,19 +354,19 @@ def uncounted(record: Arrays) -> bool:
 
 @dataclass(kw_only=True, eq=False)
 class AnswerRecord:
-    """Budgets of all devices, and all answers."""
+    """Budgets of all devices, and all answered queries."""
 
     budget: AnswerBudget = field(repr=False)
     pairs: Ints = field(repr=False)
     """[answers, 2] ids, the smaller first."""
     levels: Ints = field(repr=False)
-    """[answers, 2] as each of them learnt it."""
+    """[answers, 2] the bucket that each of them learnt."""
     vectors: npt.NDArray[np.str_] = field(repr=False)
-    """[answers] which vectors were compared, by their digest."""
+    """[answers] digest of the vectors that were compared."""
 
     @staticmethod
     def of(arrays: Arrays, start: AnswerBudget) -> "AnswerRecord":
-        """From the arrays of a file; with the budget at the start, if it has none."""
+        """Restore a record from the arrays of a file, or begin one with the budget `start`."""
         budget = AnswerBudget.of(arrays) if "answers/asked" in arrays else start.copy()
         return AnswerRecord(
             budget=budget,
@@ -381,7 +376,7 @@ class AnswerRecord:
         )
 
     def arrays(self) -> Arrays:
-        """As a file keeps them."""
+        """Return the arrays of a file."""
         return {
             **self.budget.arrays(),
             "answers/pairs": self.pairs,
@@ -390,7 +385,7 @@ class AnswerRecord:
         }
 
     def known(self, pairs: Ints, vectors: str) -> Ints:
-        """[pairs, 2] levels that each end learnt before, `UNANSWERED` elsewhere."""
+        """Return [pairs, 2] the buckets that each end learnt before, `UNANSWERED` if none."""
         here = np.flatnonzero(self.vectors == vectors)
         keys = pair_keys(self.pairs[here], len(self.budget.asked))
         order = np.argsort(keys)
@@ -403,14 +398,14 @@ class AnswerRecord:
         return _in_order(levels, pairs)
 
     def add(self, pairs: Ints, levels: Ints, vectors: str | npt.NDArray[np.str_]) -> None:
-        """Keep answers: [answers, 2] ids, the levels that they learnt, and which vectors."""
+        """Add answered pairs: [answers, 2] ids, the buckets that they learnt, and the vectors."""
         self.pairs = np.concatenate([self.pairs, np.sort(pairs, axis=1)])
         self.levels = np.concatenate([self.levels, _in_order(levels, pairs)])
         new = np.broadcast_to(np.asarray(vectors, "<U32"), len(pairs))
         self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
 
     def of_run(self, place: Ints) -> "AnswerRecord":
-        """What the devices of a run have asked and answered, by their numbers in it.
+        """Return the record of the devices of a run, by their numbers in it.
 
         Args:
             place: [devices] the entry of each device of the run.
@@ -424,7 +419,7 @@ class AnswerRecord:
         return record
 
     def take_back(self, record: "AnswerRecord", place: Ints, known: int) -> None:
-        """Enter what became of the record that `of_run` gave, which had `known` answers."""
+        """Merge a changed record of `of_run`, which had `known` answers before."""
         for name in ANSWER_COUNTS:
             getattr(self.budget, name)[place] = getattr(record.budget, name)
         pairs, levels = place[record.pairs[known:]], record.levels[known:]
@@ -432,24 +427,24 @@ class AnswerRecord:
 
 
 def pair_keys(pairs: Ints, devices: int) -> Ints:
-    """[pairs] one number for each pair, whatever the order of its ends."""
+    """Return [pairs] one number for each pair, whatever the order of its ends."""
     keys: Ints = pairs.min(axis=1) * devices + pairs.max(axis=1)
     return keys
 
 
 def _in_order(levels: Ints, pairs: Ints) -> Ints:
-    """[pairs, 2] levels of the ends as given, as those of the smaller id first; and back."""
+    """Swap the columns of pairs whose smaller id comes second; its own inverse."""
     return np.where((pairs[:, 0] > pairs[:, 1])[:, None], levels[:, ::-1], levels)
 
 
 def digest_of(vectors: Small, thresholds: tuple[int, ...]) -> str:
-    """Names the vectors and levels of a run."""
+    """Return a digest of the vectors and thresholds of a run."""
     named = vectors.tobytes() + repr(thresholds).encode()
     return blake2b(named, digest_size=16).hexdigest()
 
 
 class AnswerStore(Protocol):
-    """Where the record of a federation is kept."""
+    """Storage of the record of a federation."""
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
         """Read the record, change it, and write it; nobody else does so meanwhile."""
@@ -467,7 +462,7 @@ class AnswersInMemory:
         return change(self._record)
 
     def moved(self, folder: Path) -> "AnswersInFile":
-        """Kept in a run folder from now on: the run there and the one in memory have one budget."""
+        """Move the record to a run folder, so that both runs share one budget."""
         path = folder / FILE
         write_arrays(path, self._record.arrays(), private=True)
         return AnswersInFile(path, self._record.budget)
@@ -479,7 +474,7 @@ class AnswersInFile:
     Args:
         path: the file; it need not exist yet.
         start: the budgets after training.
-        levels: most levels of an answer.
+        levels: number of score buckets.
     """
 
     def __init__(self, path: Path, start: AnswerBudget, levels: int = MAX_LEVELS) -> None:
@@ -488,7 +483,7 @@ class AnswersInFile:
         self._levels = levels
 
     def moved(self, folder: Path) -> "AnswersInFile":
-        """It stays where it is; the other folder begins with what was answered so far."""
+        """Copy the record to another folder, and keep this one."""
         self.update(lambda record: write_arrays(folder / FILE, record.arrays(), private=True))
         return self
 
@@ -509,13 +504,13 @@ class AnswersInFile:
             arrays = {}
         if not self._fits(arrays):
             raise InputError(
-                f"{self._path}: is damaged; how much devices have answered is not known any more, "
-                "so train again"
+                f"{self._path}: is damaged, so the remaining score queries of devices are unknown; "
+                "train again"
             )
         return arrays
 
     def _fits(self, arrays: Arrays) -> bool:
-        """Whether these are budgets of as many devices, and answers of pairs of them."""
+        """Return whether the arrays are a record of this number of devices."""
         devices = len(self._start.asked)
         names = ("pairs", "levels", "vectors")
         pairs, levels, vectors = (arrays.get(f"answers/{name}", np.empty(0)) for name in names)

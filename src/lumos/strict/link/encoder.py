@@ -1,13 +1,22 @@
-"""A random matching of edges by proposals: every device has at most one partner.
+"""A random matching of edges, and the encoder of tokens that is trained along it.
 
-In each of some rounds a device without a partner tosses a random bit. Heads: it draws one of its
-places, of which it has a least number, and proposes to the candidate there, if there is one. Tails:
-it accepts one of the proposals that it receives. Every proposal gets an answer.
+**Matching.** Every device has at most one partner. In each round a device without a partner draws a
+random bit. Heads: it draws one of its places, of which it has at least a fixed number, and proposes
+to the candidate there, if there is one. Tails: it accepts one of the proposals that it receives.
+Every proposal gets a reply.
 
-What it tells: a device learns that a candidate proposed to it, and a proposer whether it was
-accepted: one bit each, through the door `control`. A device with few candidates would propose to
-each of them more often. Empty places hide how few they are; beyond the least number of places,
-proposals tell something about degrees (measured in docs/strict.md).
+A device learns that a candidate proposed to it, and a proposer whether it was accepted: one bit
+each, through the door `control`. A device with few candidates would propose to each of them more
+often. Empty places hide their number; proposals of devices with more candidates than places reveal
+something about degrees (measured in docs/strict.md).
+
+**Encoder.** A token is a feature that is not zero; if features may be negative, a negative value is
+another token than a positive one. z = unit(xᵀE) embeds the weighted tokens x of a device. A sum of
+b_u ⊗ z_v + b_v ⊗ z_u over matched edges (u, v), with few tokens b of each device, is Bᵀ A Z: its
+orthogonal basis is the next E (power iteration). After a few sums, E spans the directions of tokens
+that neighbours share most. Rare tokens have larger weights, by a sum of counts. At the end
+embeddings are whitened half way. Every device computes its own embedding; E and the whitening are
+public, and carry noise.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,10 +38,9 @@ if TYPE_CHECKING:
     from lumos.strict.link.stages import LinkSchedule
 
 ROUNDS = 10
-"""On Facebook ten rounds match 59 % of all devices."""
+"""Rounds of proposals. On Facebook ten rounds match 59 % of all devices."""
 PLACES = 8
-"""Devices with fewer neighbours propose to each of them as if they had so many. Of edges that are
-held back a device has few, whatever its degree."""
+"""Least number of places of a device: one with fewer neighbours proposes as if it had this many."""
 NOBODY = -1
 
 
@@ -52,7 +60,7 @@ def match(
         peers: [candidates] ids.
         purpose: names the randomness.
         places: least number of places that a device draws from.
-        looking: [hosted] who takes part, everybody by default; all others refuse.
+        looking: [hosted] the devices that take part, all by default; others refuse.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
@@ -71,20 +79,20 @@ def match(
         chosen = peers[first[asking] + place[asking]]
         inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
         accepted = _accepted(shard, inbox.receiver, ~proposing & free, chance[:, 2])
-        answers = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))
+        replies = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))
         taken = shard.local(inbox.receiver[accepted])
         partner[taken] = inbox.sender[accepted]
-        proposers = shard.local(answers.receiver)
-        if not np.array_equal(proposers, asking) or not np.array_equal(answers.sender, chosen):
-            raise ProtocolError("a proposal was not answered, or an answer was not asked for")
-        happy = answers.body.astype(np.bool_)
-        partner[proposers[happy]] = answers.sender[happy]
+        proposers = shard.local(replies.receiver)
+        if not np.array_equal(proposers, asking) or not np.array_equal(replies.sender, chosen):
+            raise ProtocolError("a proposal got no reply, or a reply had no proposal")
+        matched = replies.body.astype(np.bool_)
+        partner[proposers[matched]] = replies.sender[matched]
         free &= partner == NOBODY
     return partner
 
 
 def _accepted(shard: Shard, receiver: Ints, free: Flags, chance: Doubles) -> Flags:
-    """[proposals] for each free device one of those that it received, drawn by its random bit.
+    """Return [proposals] whether it is the one that its receiver accepts, drawn by `chance`.
 
     Args:
         receiver: [proposals] ids, not decreasing.
@@ -99,29 +107,16 @@ def _accepted(shard: Shard, receiver: Ints, free: Flags, chance: Doubles) -> Fla
     return chosen
 
 
-# The encoder of `link`: words of devices, and embeddings that are close where devices are linked.
-#
-# A word is a feature that is not zero; where features may be negative, a negative one is another
-# word than a positive one.
-#
-# Power iteration. z = unit(xᵀE) embeds the weighted words x of a device. A sum of b_u ⊗ z_v + b_v ⊗
-# z_u over matched edges (u, v), with few words b of each device, is Bᵀ A Z: next E is its
-# orthogonal basis. After a few sums E spans the directions of words that neighbours share most.
-# Rare words weigh more: a sum of counts says which are rare. At the end embeddings are whitened
-# half way.
-#
-# Every device computes its own embedding; E and the whitening are public, and carry noise.
-
 COUNTED = 32
-"""Words of a device that count in full in the sum of counts; with more, each counts less."""
+"""Tokens of a device that have full weight in the sum of counts; with more, each has less."""
 
 
-class WordRows:
-    """Words, and what is made of them at home.
+class TokenRows:
+    """The tokens of the hosted devices.
 
     Args:
         features: [hosted, d].
-        signed: whether features may be negative; otherwise negative ones are no words.
+        signed: whether features may be negative; otherwise negative values are ignored.
     """
 
     def __init__(self, features: Features, *, signed: bool) -> None:
@@ -138,12 +133,12 @@ class WordRows:
         self._values = csr_array(
             (values[kept], (row[kept], column[kept])), shape=(rows.shape[0], width)
         )
-        """[hosted, words] positive."""
+        """[hosted, tokens] positive."""
         self._values.sum_duplicates()
         self.width = width
 
     def replaced(self, columns: Ints) -> None:
-        """Give every word of every device another name: [words] (the control)."""
+        """Replace the column of every token of every device: [tokens] (control run)."""
         self._values = csr_array(
             (self._values.data, columns, self._values.indptr), shape=self._values.shape
         )
@@ -151,29 +146,29 @@ class WordRows:
 
     @property
     def held(self) -> Ints:
-        """[hosted] number of words of each device."""
+        """[hosted] number of tokens of each device."""
         return np.diff(self._values.indptr)
 
     def _presence(self) -> csr_array:
-        """[hosted, words] 1 where a device has the word."""
+        """Return [hosted, tokens] 1 where a device has the token."""
         values = self._values
         return csr_array((np.ones(values.nnz), values.indices, values.indptr), shape=values.shape)
 
     def shares(self) -> csr_array:
-        """[hosted, words] rows of norm at most 1: equal numbers, 1/√`COUNTED` or smaller."""
+        """Return [hosted, tokens] rows of norm at most 1, with equal values up to 1/√`COUNTED`."""
         scale = 1 / np.sqrt(np.maximum(self.held, COUNTED))
         return csr_array(diags_array(scale) @ self._presence())
 
     def weighted(self, weights: Doubles) -> csr_array:
-        """[hosted, words] rows of norm 1, each word times its weight; empty rows stay empty."""
+        """Return [hosted, tokens] weighted rows of norm 1; empty rows stay empty."""
         rows = csr_array(self._values @ diags_array(weights))
         norms = np.sqrt(rows.power(2).sum(axis=1))
         return csr_array(diags_array(1 / np.maximum(norms, 1e-300)) @ rows)
 
     def chosen(self, weights: Doubles, most: int) -> csr_array:
-        """[hosted, words] 1 for the `most` words of each device that weigh most.
+        """Return [hosted, tokens] 1 for the `most` tokens of each device with the largest weights.
 
-        Words of equal weight are taken in the order of their columns.
+        Tokens of equal weight are taken in the order of their columns.
         """
         rows = csr_array(self._values @ diags_array(weights))
         owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -186,55 +181,57 @@ class WordRows:
 
 
 Z_STEPS = 128
-"""Embeddings enter products as multiples of 1/128."""
+"""Steps per unit of an embedding in products."""
 MIN_COUNT = 40.0
-"""Words are taken to have so many holders at least."""
+"""Smallest number of holders that a token is assumed to have."""
 FLATTEN = 0.25
-"""Directions are scaled by their variance to the power of -1/4: half way to equal ones."""
+"""Exponent of whitening: directions are scaled by variance^-1/4, half way to equal variances."""
 MIN_VARIANCE = 0.01
-"""Smallest variance of a direction that is used, in those of the largest."""
+"""Smallest variance of a direction, relative to the largest."""
 
 
 class LinkEncoder:
-    """The encoder of one shard: public matrices, and the hosted devices' words.
+    """The encoder of one shard: public matrices, and the hosted devices' tokens.
 
     Args:
-        words: of the hosted devices.
+        tokens: the tokens of the hosted devices.
         schedule: everything public.
-        public: public randomness, for the start.
+        public: public randomness, for the initial basis.
     """
 
-    def __init__(self, words: WordRows, schedule: "LinkSchedule", public: PublicRandomness) -> None:
-        self._words = words
-        self._most = schedule.strict.words
+    def __init__(
+        self, tokens: TokenRows, schedule: "LinkSchedule", public: PublicRandomness
+    ) -> None:
+        self._tokens = tokens
+        self._most = schedule.strict.tokens
         size = schedule.strict.embedding
-        self.basis: Doubles = public.generator("basis").standard_normal((words.width, size))
-        """[words, K] E."""
+        self.basis: Doubles = public.generator("basis").standard_normal((tokens.width, size))
+        """[tokens, K] the basis E."""
         self.mixing: Doubles = np.eye(size)
-        """[K, K] whitening."""
-        self._weigh(np.ones(words.width))
+        """[K, K] the whitening matrix."""
+        self._weigh(np.ones(tokens.width))
 
     def _weigh(self, weights: Doubles) -> None:
         self.weights = weights
-        """[words]"""
-        self._rows = self._words.weighted(weights)
-        self.chosen: csr_array = self._words.chosen(weights, self._most)
-        """[hosted, words] 0 or 1: b."""
+        """[tokens]"""
+        self._rows = self._tokens.weighted(weights)
+        self.chosen: csr_array = self._tokens.chosen(weights, self._most)
+        """[hosted, tokens] 0 or 1: the tokens b in products."""
 
     def learn_counts(self, total: Doubles, noise: Noise | None) -> None:
-        """Take the sum of counts."""
+        """Learn the weights of tokens from the sum of counts."""
         spread = 0.0 if noise is None else noise.total
         root = np.sqrt(COUNTED)
         self._weigh(np.maximum(total * root, max(MIN_COUNT, 2 * spread * root)) ** -0.5)
 
     def learn_products(self, total: Doubles) -> None:
-        """Take a sum of products, [words · K]; directions beyond the number of words are 0."""
+        """Learn the basis from a sum of products; directions beyond the number of tokens are 0."""
         found = np.linalg.qr(total.reshape(self.basis.shape))[0]
         self.basis = np.zeros_like(self.basis)
         self.basis[:, : found.shape[1]] = found
 
     def learn_spread(self, total: Doubles) -> None:
-        """Take the sum of `spread`."""
+        """Learn the whitening from the sum of `spread`."""
         size = self.basis.shape[1]
         matrix = np.zeros((size, size))
         above = np.triu_indices(size)
@@ -245,32 +242,32 @@ class LinkEncoder:
         self.mixing = directions * variance**-FLATTEN
 
     def embeddings(self) -> Doubles:
-        """[hosted, K] of norm 1; 0 for a device without words."""
+        """Return [hosted, K] unit embeddings; 0 for a device without tokens."""
         return unit(row_products(row_products(self._rows, self.basis), self.mixing))
 
     def integers(self) -> Small:
-        """[hosted, K] embeddings as multiples of 1/`Z_STEPS`, never longer than they are."""
+        """Return [hosted, K] embeddings as multiples of 1/`Z_STEPS`, rounded towards 0."""
         return np.trunc(self.embeddings() * (Z_STEPS - 1)).astype(np.int8)
 
     def spread(self) -> Doubles:
-        """[hosted, K (K + 1) / 2] z zᵀ, the upper half, with the norm of the whole matrix."""
+        """Return [hosted, K (K + 1) / 2] the upper half of z zᵀ, with the norm of z zᵀ."""
         z = self.embeddings()
         first, second = np.triu_indices(z.shape[1])
         products = z[:, first] * z[:, second] * np.where(first == second, 1, np.sqrt(2))
         return np.ascontiguousarray(products)
 
     def state_dict(self) -> Arrays:
-        """Everything that was learnt."""
+        """Return everything that was learnt."""
         return {"weights": self.weights, "basis": self.basis, "mixing": self.mixing}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take what was learnt before."""
+        """Load everything that was learnt before."""
         self.basis, self.mixing = arrays["basis"], arrays["mixing"]
         self._weigh(arrays["weights"])
 
 
 def unit(rows: Doubles) -> Doubles:
-    """Rows of norm 1; rows of zeros stay."""
+    """Return rows of norm 1; rows of zeros stay."""
     norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     scaled: Doubles = rows / np.maximum(norms, 1e-12)
     return scaled

@@ -1,20 +1,18 @@
-"""From two devices' vectors to a level of their score, and what a level says.
+"""The vectors that two devices compare, the buckets of their score, and their calibration.
 
-A device has up to three vectors: of its words, of its neighbourhood sketch, of both. Each is
-written as small integers, so that two devices can compute the level of their product together
-(`lumos.twoparty.score`). Levels of held-back edges and of non-neighbours are added up in noisy
-histograms: they choose the vector that tells edges from non-neighbours best, the thresholds, and
-how much evidence each level is. Where no vector does, the asker's own degree alone scores a pair.
+**Score buckets.** A device has three vectors: of its tokens, of its neighbourhood sketch, and of
+both. Each is rounded to small integers, so that two devices can compute the bucket (in code, the
+level) of their product together (`lumos.twoparty.score`). Noisy histograms count the buckets of
+held-back edges and of non-neighbours. They choose the vector that separates edges from
+non-neighbours best, the thresholds, and the evidence of each bucket. If no vector separates them,
+the asker's own degree alone scores a pair.
 
-Neighbourhood sketch: what a device hears from its neighbours, as a vector to compare with others'.
-
-Every device draws a random mark at random and tells its neighbours. Then, a few times, it tells
-them the random mark that it heard most often: an propagated label, randomized, the same for all of
-them (`propagated_labels`). So random marks gather in neighbourhoods, and two devices that know the
-same people hear the same random marks.
-
-The vector is the number of times that each random mark was heard in the last round, less what is
-usual for so many messages: otherwise its direction would tell the degree. Scaled to norm 1.
+**Neighbourhood sketch.** Every device draws a random mark and sends it to its neighbours. Then, a
+few times, it sends them the random mark that it received most often: a propagated label, randomized
+and the same for all of them. So random marks gather in neighbourhoods, and two devices with common
+neighbours receive the same random marks. The sketch is the number of times that each random mark
+was received in the last round, less the expected number for as many messages: otherwise its
+direction would reveal the degree. It is scaled to norm 1.
 """
 
 import math
@@ -32,51 +30,51 @@ from lumos.strict.messages import preferred, randomized
 from lumos.twoparty.score import LevelSpec
 from lumos.typing import Arrays, Bytes, Doubles, Ints, Small
 
-WORDS, SKETCH, BOTH = "words", "sketch", "both"
-WAYS = (WORDS, SKETCH, BOTH)
-"""How two devices may know one another; calibration chooses one, or none."""
+TOKENS, SKETCH, BOTH = "tokens", "sketch", "both"
+WAYS = (TOKENS, SKETCH, BOTH)
+"""Vectors that two devices may compare; calibration chooses one, or none."""
 ALONE = "degree"
-"""What is chosen where none of them helps: the asker's own degree."""
+"""The choice if no vector helps: the asker's own degree."""
 BITS = 3
-"""Of one number of a vector."""
+"""Bits of one element of a vector."""
 RING_BITS = 8
-"""Of the ring in which products are computed."""
+"""Bits of the ring in which products are computed."""
 CLIP = 2.5
-"""Largest number of a vector, in those of a vector of norm 1 with equal numbers; more where the
-ring would be too small."""
+"""Largest element of a unit vector, in elements of a unit vector with equal ones; more if the ring
+would be too small."""
 MIN_STEPS = math.sqrt(10)
-"""Norm of a vector of norm 1, in steps of its integers, at least: so that no two thresholds of
-calibration, which are 0.1 apart, are the same whole number."""
+"""Smallest norm of a unit vector in integer steps, so that no two thresholds of calibration, which
+are 0.1 apart, are the same whole number."""
 SKETCH_WEIGHT = 0.7
-"""Norm of the neighbourhood sketch beside words of norm 1, in the vector of both."""
+"""Norm of the neighbourhood sketch beside tokens of norm 1, in the vector of both."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
-"""Thresholds of calibration, of which a run keeps 1, 3 or 7."""
+"""Thresholds of calibration, of which a run uses 1, 3 or 7."""
 SURE = 3.0
-"""Standard errors by which a way must separate edges from non-neighbours to be used."""
+"""Standard errors by which a vector must separate edges from non-neighbours to be used."""
 ROOM = 1.5
-"""Square of the largest norm that vectors of integers may have, in that of a vector of norm 1."""
+"""Largest squared norm of an integer vector, in those of a unit vector."""
 
 
-def combined(words: Doubles, sketch: Doubles) -> dict[str, Doubles]:
-    """By way, [hosted, width] vectors of norm 1."""
-    both = np.concatenate([words, SKETCH_WEIGHT * sketch], axis=1)
-    return {WORDS: words, SKETCH: sketch, BOTH: unit(both)}
+def combined(tokens: Doubles, sketch: Doubles) -> dict[str, Doubles]:
+    """Return [hosted, width] unit vectors by name of `WAYS`."""
+    both = np.concatenate([tokens, SKETCH_WEIGHT * sketch], axis=1)
+    return {TOKENS: tokens, SKETCH: sketch, BOTH: unit(both)}
 
 
 def spec_for(width: int, cosines: tuple[float, ...] = COSINES) -> LevelSpec:
-    """The public form of scores of vectors of some width, with thresholds at these cosines."""
+    """Return the public form of scores of vectors, with thresholds at these cosines."""
     thresholds = tuple(round(cosine * _steps(width) ** 2) for cosine in cosines)
     return LevelSpec(width=width, bits=BITS, ring_bits=RING_BITS, thresholds=thresholds)
 
 
 def _steps(width: int) -> float:
-    """Norm of a vector of norm 1, in steps of its integers."""
+    """Return the norm of a unit vector in integer steps."""
     most = math.sqrt(((1 << (RING_BITS - 1)) - 1) / ROOM)
     return max(min(math.sqrt(width) * ((1 << (BITS - 1)) - 1) / CLIP, most), MIN_STEPS)
 
 
 def integers(vectors: Doubles) -> Small:
-    """[hosted, width] vectors as integers of `BITS` bits, as `LevelSpec` takes them."""
+    """Return [hosted, width] vectors as integers of `BITS` bits, as `LevelSpec` takes them."""
     spec = spec_for(vectors.shape[1])
     scaled = vectors * _steps(vectors.shape[1])
     whole = _whole(scaled)
@@ -93,18 +91,18 @@ def _whole(scaled: Doubles) -> Ints:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reading:
-    """What calibration learnt: all of it public."""
+    """The public result of calibration."""
 
     way: str
     """One of `WAYS`, or `ALONE`."""
     kept: tuple[int, ...]
-    """Which of the thresholds of calibration are used."""
+    """Positions of the thresholds that are used."""
     evidence: Doubles = field(repr=False)
-    """[levels] log-likelihood ratio of an edge against a non-neighbour."""
+    """[buckets] log-likelihood ratio of an edge against a non-neighbour."""
     separation: dict[str, float] = field(default_factory=dict)
-    """By way, the AUC of its levels, as the noisy histograms say."""
+    """AUC of the score buckets by vector, from the noisy histograms."""
     error: dict[str, float] = field(default_factory=dict)
-    """By way, its standard error."""
+    """Standard error of the AUC by vector."""
 
     @property
     def cosines(self) -> tuple[float, ...]:
@@ -112,7 +110,7 @@ class Reading:
         return tuple(COSINES[place] for place in self.kept)
 
     def arrays(self) -> Arrays:
-        """As a run folder keeps it."""
+        """Return the arrays of a run folder."""
         return {
             "levels/way": np.array(self.way),
             "levels/kept": np.array(self.kept, np.int64),
@@ -123,13 +121,13 @@ class Reading:
 
     @staticmethod
     def of(arrays: Arrays, bits: int) -> "Reading":
-        """From what `arrays` gave.
+        """Restore the reading from its arrays.
 
         Args:
-            bits: of an answer.
+            bits: of a score query.
 
         Raises:
-            InputError: an array is missing, or is of another shape or kind.
+            InputError: an array is missing, or has another shape or type.
         """
         shapes: dict[str, tuple[Any, ...]] = {
             "way": ("U",),
@@ -142,11 +140,11 @@ class Reading:
             array = arrays.get(f"levels/{name}")
             good = array is not None and array.dtype.kind == kind and array.shape == tuple(shape)
             if array is None or not good or (kind == "f" and not np.isfinite(array).all()):
-                raise InputError(f"model.npz: levels/{name} is not of this run; train again")
+                raise InputError(f"model.npz: levels/{name} does not match this run; train again")
         kept = arrays["levels/kept"].tolist()
         known = str(arrays["levels/way"]) in (*WAYS, ALONE)
         if not known or kept != sorted(set(kept) & set(range(len(COSINES)))):
-            raise InputError("model.npz: its levels are not of this run; train again")
+            raise InputError("model.npz: its score buckets do not match this run; train again")
         by_way = {
             name: dict(zip(WAYS, arrays[f"levels/{name}"].tolist(), strict=True))
             for name in ("separation", "error")
@@ -161,18 +159,18 @@ class Reading:
 
 
 def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
-    """Choose way and thresholds by noisy histograms.
+    """Choose vector and thresholds by noisy histograms.
 
     Args:
-        total: [ways, 2, levels of calibration] of edges, then of non-neighbours.
+        total: [ways, 2, buckets of calibration] of edges, then of non-neighbours.
         spread: standard deviation of the noise in each number.
-        bits: of an answer.
+        bits: of a score query.
     """
     separation, error = {}, {}
     for way, counts in zip(WAYS, total, strict=True):
         separation[way] = _separation(*_positive(counts, spread))
         error[way] = _error(counts, spread)
-    # In doubt the way that uses everything.
+    # In doubt, the vector that uses everything.
     bonus = {BOTH: error[BOTH]}
     way = max(WAYS, key=lambda name: separation[name] + bonus.get(name, 0.0))
     edges, non_neighbours = _positive(total[WAYS.index(way)], spread)
@@ -183,7 +181,7 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
     shares = [
         counts / counts.sum() for counts in (_merged(edges, kept), _merged(non_neighbours, kept))
     ]
-    # Evidence hardly above chance counts for little, and what may be chance for nothing.
+    # Evidence hardly above chance counts little, and evidence that may be chance not at all.
     doubt = min(1.0, SURE * error[way] / max(separation[way] - 0.5, 1e-12))
     evidence: Doubles = (1 - doubt**2) * (np.log(shares[0]) - np.log(shares[1]))
     if doubt == 1:
@@ -192,25 +190,25 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
 
 
 def _positive(counts: Doubles, spread: float) -> Doubles:
-    """Noisy counts, none below the noise or 1: less is as good as none."""
+    """Return noisy counts, raised to the noise or 1: smaller ones cannot be told from 0."""
     positive: Doubles = np.maximum(counts, max(1.0, spread))
     return positive
 
 
 def _merged(counts: Doubles, kept: tuple[int, ...]) -> Doubles:
-    """[levels] counts, where only some thresholds are kept."""
+    """Return [buckets] counts between the thresholds that are kept."""
     merged: Doubles = np.add.reduceat(counts, [0, *(place + 1 for place in kept)])
     return merged
 
 
 def _separation(edges: Doubles, non_neighbours: Doubles) -> float:
-    """AUC of the levels."""
+    """Return the AUC of the score buckets."""
     below = np.cumsum(non_neighbours) - non_neighbours
     return float((edges * (below + non_neighbours / 2)).sum() / edges.sum() / non_neighbours.sum())
 
 
 def _error(counts: Doubles, spread: float) -> float:
-    """Standard error of an AUC from two noisy histograms, for equal distributions."""
+    """Return the standard error of an AUC from two noisy histograms, for equal distributions."""
     square = 0.0
     for of_kind in counts:
         many = max(float(of_kind.sum()), 1.0)
@@ -219,15 +217,15 @@ def _error(counts: Doubles, spread: float) -> float:
 
 
 CROWD = 16
-"""Neighbours up to which a device's random mark weighs more the more of them hear it."""
+"""Number of receivers from which on a device's random mark has full weight."""
 
 
 class NeighbourhoodSketch:
-    """Random marks that the hosted devices sent and heard, round by round.
+    """Random marks that the hosted devices sent and received, round by round.
 
     Args:
         shard: the hosted devices.
-        mechanism: how an propagated label on random marks is randomized.
+        mechanism: randomizes propagated labels.
     """
 
     def __init__(self, shard: Shard, mechanism: Mechanism) -> None:
@@ -237,25 +235,24 @@ class NeighbourhoodSketch:
         everyone = np.arange(len(shard))
         chance = shard.randomness.uniform(everyone, "colour", 0)[:, 0]
         self._own: Ints = np.floor(chance * self._size).astype(np.int64)
-        """[hosted] what the device takes for its own: its random mark, then its propagated label as
-        it was."""
+        """[hosted] the device's random mark, then its propagated label before randomization."""
         self._sent = self._own.astype(np.uint8)
-        self._heard = np.zeros((len(shard), self._size))
+        self._received = np.zeros((len(shard), self._size))
         self.usual: list[Doubles] = []
-        """For each round [random marks], the frequency of each random mark among all messages."""
+        """[random marks] frequencies among all messages, for each round."""
 
     def message(self, number: int) -> Bytes:
-        """[hosted, 1] what each device sends in a round: its random mark, then propagated labels."""
+        """Return [hosted, 1] the messages of a round: random marks, then propagated labels."""
         if number:
             self._own = preferred(self._shard, self._above_usual(number - 1), number)
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
         return self._sent[:, None]
 
     def repeat(self, number: int, sent: Bytes) -> None:
-        """Go through a round of a finished run again, in which devices sent this.
+        """Repeat a round of a finished run.
 
         Args:
-            sent: [hosted] as neighbours received it.
+            sent: [hosted] messages of the round.
         """
         if number:
             self._own = preferred(self._shard, self._above_usual(number - 1), number)
@@ -263,36 +260,36 @@ class NeighbourhoodSketch:
             self._own = sent.astype(np.int64)
         self._sent = sent
 
-    def hear(self, receiver: Ints, random_marks: Ints) -> None:
-        """Take the messages of a round.
+    def receive(self, receiver: Ints, random_marks: Ints) -> None:
+        """Count the messages of a round.
 
         Args:
             receiver: [messages] positions.
-            random marks: [messages].
+            random_marks: [messages].
         """
         places = receiver * self._size + random_marks
-        counts = np.bincount(places, minlength=self._heard.size)
-        self._heard = counts.reshape(self._heard.shape).astype(np.float64)
+        counts = np.bincount(places, minlength=self._received.size)
+        self._received = counts.reshape(self._received.shape).astype(np.float64)
 
     def sent_weights(self) -> Doubles:
-        """[hosted, random marks] what each device sent, by how many heard it, up to a crowd."""
+        """Return [hosted, random marks] what each device sent, weighted by its receivers."""
         rows = np.zeros((len(self._sent), self._size))
         crowd = np.minimum(self._shard.degree, CROWD) / CROWD
         rows[np.arange(len(rows)), self._sent] = crowd
         return rows
 
     def learn_usual(self, total: Doubles) -> None:
-        """Take the sum of `sent_weights`."""
+        """Learn the frequencies of random marks from the sum of `sent_weights`."""
         positive = np.maximum(total, 1e-3)
         self.usual = [*self.usual, positive / positive.sum()]
 
     def _above_usual(self, number: int) -> Doubles:
-        """[hosted, random marks] heard in a round, and one's own, less what is usual."""
+        """Return [hosted, random marks] received and own ones of a round, less expected numbers."""
         messages = self._shard.degree + 1
         own = np.eye(self._size)[self._own]
-        above: Doubles = self._heard + own - messages[:, None] * self.usual[number]
+        above: Doubles = self._received + own - messages[:, None] * self.usual[number]
         return above
 
     def vectors(self) -> Doubles:
-        """[hosted, random marks] of norm 1, of the last round."""
+        """Return [hosted, random marks] the sketches: unit vectors of the last round."""
         return unit(self._above_usual(len(self.usual) - 1))

@@ -1,11 +1,11 @@
-"""Questions about pairs after training, and what devices answer with.
+"""Score queries about pairs after training.
 
-A folder keeps public weights, and the random marks and propagated labels that devices sent: nothing
-that is made of raw features, nothing of which neighbours a device has. Vectors and degrees are
-computed again, from the graph, when somebody asks about pairs.
+A run folder has public weights, and the random marks and propagated labels that devices sent:
+nothing derived from raw features or from the list of neighbours. Vectors and degrees are computed
+again from the graph when pairs are scored.
 
-Devices need nothing but their vectors and their budgets of answers: the program that asks has no
-graph, so a peer is a non-neighbour to it whether it is a neighbour or not.
+Devices need only their vectors and their budgets: the program that asks has no graph, so it treats
+neighbours and non-neighbours alike.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ from lumos.strict.link.answers import (
     pair_keys,
     scores,
 )
-from lumos.strict.link.encoder import LinkEncoder, WordRows
+from lumos.strict.link.encoder import LinkEncoder, TokenRows
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -75,7 +75,7 @@ _ROWS = ("vectors", "embeddings", "degree", "sent")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkResult:
-    """The vectors of all devices, and what calibration learnt."""
+    """The vectors of all devices, and the result of calibration."""
 
     reading: Reading
     vectors: Small = field(repr=False)
@@ -91,54 +91,54 @@ class LinkResult:
     seed: int
 
     def state_dict(self) -> Arrays:
-        """What devices have."""
+        """Return the arrays of the devices by name."""
         own = {name: getattr(self, name) for name in _ROWS}
         return {**own, **self.budget.arrays()}
 
     def load_state_dict(self, rows: Arrays) -> "LinkResult":
-        """Of all devices."""
+        """Return the result of all devices, from their joined rows."""
         own: dict[str, Any] = {name: rows[name] for name in _ROWS}
         return replace(self, **own, budget=AnswerBudget.of(rows))
 
     def at_both_ends(self, levels: Ints, pairs: Ints) -> Doubles:
-        """[2, pairs] scores: as the first ends have them, then the second.
+        """Return [2, pairs] scores of the first ends, then of the second.
 
         Args:
-            levels: [pairs, 2] as each end learnt it.
+            levels: [pairs, 2] the bucket that each end learnt.
         """
         return np.stack([self.scores(levels[:, end], pairs[:, end]) for end in (0, 1)])
 
     def scores(self, levels: Ints, askers: Ints) -> Doubles:
-        """[pairs] logits of being an edge, as the askers have them."""
+        """Return [pairs] logits of being an edge, as the askers compute them."""
         degree = self.degree[askers]
         return scores(levels, self.reading.evidence, degree, len(self.degree))
 
     @property
     def used(self) -> tuple[int, int]:
-        """How many questions the devices asked, and how many of others they answered."""
+        """Numbers of queries that the devices asked, and that they answered."""
         return int(self.budget.asked.sum()), int(self.budget.answered.sum())
 
     def resume(self, used: tuple[int, int]) -> None:
-        """Count on from `used` of this one device before a restart."""
+        """Restore the counts of this one device from before a restart."""
         for counts, before in zip((self.budget.asked, self.budget.answered), used, strict=True):
             np.maximum(counts, before, out=counts)
 
     def device_state_dict(self) -> Arrays:
-        """What a device needs to answer after a restart: its own rows, and what is public."""
+        """Return the state that a device needs to answer after a restart."""
         return {**self.state_dict(), **self.reading.arrays()}
 
     @staticmethod
     def restored(kept: Arrays, strict: StrictSettings, seed: int) -> "LinkResult":
-        """From what `kept` gave.
+        """Restore the result of a device from its `device_state_dict`.
 
         Raises:
-            InputError: an array is missing, or is of another run.
+            InputError: an array is missing, or belongs to another run.
         """
         try:
             own: dict[str, Any] = {name: kept[name] for name in _ROWS}
             budget, reading = AnswerBudget.of(kept), Reading.of(kept, strict.query_bits)
         except (KeyError, InputError):
-            raise InputError("what the device answers with is not of this run") from None
+            raise InputError("the saved state of the device does not match this run") from None
         return LinkResult(reading=reading, **own, budget=budget, strict=strict, seed=seed)
 
     def question(
@@ -151,10 +151,10 @@ class LinkResult:
         asks: bool,
         willing: bool = True,
     ) -> Program[PairAnswer]:
-        """One question at one of its two ends; `lumos.training.trainer.AnswersPairs`.
+        """Run one query at one of its two ends; `lumos.training.trainer.AnswersPairs`.
 
-        Randomness are those of the shard: with the same ones, a second answer to the same vector
-        tells nothing that the first one did not.
+        Randomness is that of the shard: a second answer to the same vector with the same randomness
+        reveals nothing new.
         """
         level = np.array([UNANSWERED])
         if self.reading.way != ALONE and (willing or not asks):
@@ -174,20 +174,20 @@ class LinkResult:
         return PairAnswer(float(logit[0]), bool(level[0] != UNANSWERED))
 
     def estimates(self) -> dict[str, float]:
-        """What calibration measured of each way: the AUC of its levels, and its error."""
+        """Return the AUC of the score buckets by vector, and its error."""
         read = self.reading
         measured = {f"levels_auc_{way}": value for way, value in read.separation.items()}
         return measured | {f"levels_auc_{way}_error": value for way, value in read.error.items()}
 
     def arrays(self) -> Arrays:
-        """What `of` needs beside the weights and the graph: messages, as neighbours have them."""
+        """Return the messages of training, which `of` needs beside weights and graph."""
         return {"sent": self.sent}
 
     @property
     def name(self) -> str:
-        """Names the run in records of answers, by what is public and what was sent.
+        """Name of the run in records, from public values and messages.
 
-        Not by vectors: whoever knows all but one could check a guess at it against their digest.
+        It does not depend on vectors: whoever knew all but one could check guesses at the last.
         """
         parts = (self.sent.tobytes(), self.reading.evidence.tobytes(), repr(self.reading.kept))
         named = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
@@ -203,20 +203,19 @@ class LinkResult:
         *,
         split: str = "",
     ) -> "LinkResult":
-        """What the devices of a finished run hold, computed at home once more.
+        """Compute the local results of a finished run again, identical to the last bit.
 
-        Bit by bit what they held in training. With `randomness='system'` their secrets are gone:
-        one to whom several random marks were equally likely may take another, the same whenever it
-        is asked.
+        With `randomness='system'` secrets are gone: a tie between random marks may then be broken
+        differently, but in the same way for every query.
 
         Args:
             training: the graph of the run with its training edges.
-            weights: as `Trainer.model_state_dict` gave them.
-            kept: as `arrays` gave it.
-            split: digest of the split, which the randomness of the run are named by.
+            weights: as `Trainer.model_state_dict` returned them.
+            kept: as `arrays` returned them.
+            split: digest of the split, which enters the name of the randomness.
 
         Raises:
-            InputError: weights or messages are of another run.
+            InputError: weights or messages do not match this run.
         """
         strict, public = schedule.strict, PublicRandomness(seed)
         (shard,) = cut(
@@ -225,15 +224,15 @@ class LinkResult:
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
-        words = WordRows(features, signed=schedule.signed)
-        _check(schedule, words.width, weights, kept, len(shard))
-        encoder = LinkEncoder(words, schedule, public)
+        tokens = TokenRows(features, signed=schedule.signed)
+        _check(schedule, tokens.width, weights, kept, len(shard))
+        encoder = LinkEncoder(tokens, schedule, public)
         encoder.load_state_dict(weights)
         sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
         sketch.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):
             sketch.repeat(number, sent)
-            sketch.hear(shard.owner, sent[shard.neighbours].astype(np.int64))
+            sketch.receive(shard.owner, sent[shard.neighbours].astype(np.int64))
         vectors = combined(encoder.embeddings(), sketch.vectors())
         reading = Reading.of(weights, strict.query_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
@@ -250,7 +249,7 @@ class LinkResult:
 
 
 def _randomness(training: Graph, config: "Config", seed: int, split: str) -> str:
-    """The name of the randomness that the run tossed, where they were simulated."""
+    """Return the name of the randomness of the run."""
     problem = Problem.of(
         graph=training,
         keep=None,
@@ -265,10 +264,10 @@ def _randomness(training: Graph, config: "Config", seed: int, split: str) -> str
 
 
 def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, devices: int) -> None:
-    """Refuse weights or messages that cannot be of this run.
+    """Refuse weights or messages that do not match this run.
 
     Raises:
-        InputError: an array is missing, or is of another shape or kind.
+        InputError: an array is missing, or has another shape or type.
     """
     strict = schedule.strict
     rounds, size = 1 + strict.propagated_labels, strict.embedding
@@ -282,39 +281,37 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         array = weights.get(name)
         good = array is not None and array.shape == shape and array.dtype == np.float64
         if array is None or not good or not np.isfinite(array).all():
-            raise InputError(f"model.npz: the array {name!r} is not of this run; train again")
+            raise InputError(f"model.npz: the array {name!r} does not match this run; train again")
     sent = kept.get("sent")
     if sent is None or sent.shape != (devices, rounds) or sent.dtype != np.uint8:
-        raise InputError("devices.npz: what devices sent is not of this run; train again")
+        raise InputError("devices.npz: the messages do not match this run; train again")
     if sent.max(initial=0) >= strict.random_marks:
-        raise InputError(
-            "devices.npz: a device sent a random mark that does not exist; train again"
-        )
+        raise InputError("devices.npz: a device sent an unknown random mark; train again")
 
 
 RESULT = "result"
-"""In the memory of a run: what was computed for earlier questions."""
+"""Key of the local results in the memory of a run."""
 DOORS = frozenset({Door.COMPARE, Door.CONTROL})
-"""All that questions need."""
+"""Doors that score queries need."""
 
 
 class Answers(NamedTuple):
-    """What was answered."""
+    """The result of score queries."""
 
     levels: Ints
-    """[pairs, 2] as each end learnt it, `UNANSWERED` where a budget was used up."""
+    """[pairs, 2] the bucket that each end learnt, `UNANSWERED` if a budget was used up."""
     ledger: LedgerReport
 
 
 def predict_pairs(
     model: TrainedLinks, asked: AskedPairs, at_home: Callable[[], LinkResult]
 ) -> PairAnswers:
-    """Ask within the budgets of devices, and keep what they answered.
+    """Score pairs by queries within the budgets of devices, and record the answers.
 
-    Devices compute their vectors at home: no file has them.
+    Devices compute their vectors locally: no file has them.
 
     Args:
-        at_home: computes what devices hold.
+        at_home: computes the local results of devices.
     """
     strict = settings_of(model.config)
     if RESULT not in model.memory:
@@ -339,7 +336,7 @@ def ask_new(
     fresh: bool = False,
     transport: str = "loopback",
 ) -> Answers:
-    """Ask what was not answered before; `fresh` and `transport` as in `answer`."""
+    """Ask about pairs that were not answered before; `fresh` and `transport` as in `answer`."""
     name = result.name
     levels = record.known(asked.pairs, name)
     open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
@@ -363,7 +360,7 @@ def _scored(
 
 
 def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> AnswerStore:
-    """The book, the run folder, or the memory of the run."""
+    """Return the storage of the record: the book, the run folder, or the memory of the run."""
     if strict.book is not None:
         book = ReleaseBook(strict.book, model.ids, strict.lifetime_epsilon, "prediction")
         book.check_seal(BookSeal.of(model.kept))
@@ -383,18 +380,18 @@ def answer(
     fresh: bool = False,
     transport: str = "loopback",
 ) -> Answers:
-    """Ask, and count what was answered in `budget`.
+    """Ask about pairs, and count the answers in `budget`.
 
     Args:
-        both_may_ask: where the first end gets no answer, the second asks.
-        fresh: randomness from the operating system, as the run had them.
+        both_may_ask: if the first end gets no answer, the second one asks.
+        fresh: draw randomness from the operating system, as the run did.
         transport: what moves the messages, a name of `TRANSPORTS`.
     """
     total = len(result.degree)
     keys = pair_keys(asked.pairs, total)
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     unique = asked.pairs[first]
-    shard = _lone_devices(total, result.seed, _coin_name(result, unique, budget), fresh=fresh)
+    shard = _lone_devices(total, result.seed, _randomness_name(result, unique, budget), fresh=fresh)
     ideal = frozenset() if asked.secure else IDEAL_TOPICS
     moving = TRANSPORTS[transport]([shard], DOORS, ideal)
     group = choose_group(asked.group, simulated=not fresh)
@@ -424,10 +421,10 @@ def answer(
             batches = max(1, -(-len(open_) // AT_ONCE))
             learnt = yield from answerer.ask(questions, wave, batches, count)
             levels[open_[order], wave] = learnt.levels
-            # Those who answered, in the order of the questions.
-            told = np.lexsort((learnt.answering, learnt.askers))
+            # Devices that answered, in the order of the questions.
+            in_order = np.lexsort((learnt.answering, learnt.askers))
             answered = open_[order][learnt.levels != UNANSWERED]
-            levels[answered, 1 - wave] = learnt.answered[told]
+            levels[answered, 1 - wave] = learnt.answered[in_order]
         return levels
 
     workers: Any = closing(make_pool(asked.workers)) if asked.secure else nullcontext()
@@ -440,9 +437,9 @@ def answer(
 
 
 def evaluated(result: LinkResult, pairs: Ints) -> Doubles:
-    """[2, pairs] the observer's scores, within the budgets; nothing of it is kept.
+    """Return [2, pairs] the observer's scores, within the budgets, without recording them.
 
-    Where the first end of a pair gets no answer, the second asks: both want to know.
+    If the first end of a pair gets no answer, the second one asks.
     """
     levels = np.full(pairs.shape, UNANSWERED)
     if result.reading.way != ALONE:
@@ -452,25 +449,24 @@ def evaluated(result: LinkResult, pairs: Ints) -> Doubles:
 
 
 def alone(result: LinkResult, pairs: Ints) -> Doubles:
-    """The same by the askers' degrees alone."""
+    """Return [2, pairs] scores by the askers' degrees alone."""
     return result.at_both_ends(np.full(pairs.shape, UNANSWERED), pairs)
 
 
-def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
-    """A name for the randomness of questions: other questions, other vectors or settings, other
-    randomness.
+def _randomness_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
+    """Return a name for the randomness of queries; it depends on queries, vectors and settings.
 
-    Two runs that drew with the same randomness at two ε would reveal more than both together.
+    Two runs with the same randomness at different ε would reveal more than both ε together.
     """
     strict = result.strict
-    settings = repr((strict.query_epsilon, strict.query_bits, strict.answers))
+    settings = repr((strict.query_epsilon, strict.query_bits, strict.score_queries))
     run = digest_of(result.vectors, result.reading.kept) + settings
     parts = pairs.tobytes() + budget.digest() + run.encode()
     return blake2b(parts, digest_size=16).hexdigest()
 
 
 def _lone_devices(total: int, seed: int, name: str, *, fresh: bool) -> Shard:
-    """All devices, without neighbours. `name` names their randomness, where they are simulated."""
+    """Return a shard of all devices without neighbours; `name` names simulated randomness."""
     devices = np.arange(total)
     simulated = partial(simulated_secrets, seed, variant=f"/answers/{name}")
     secrets = (system_secrets if fresh else simulated)(devices)

@@ -1,17 +1,16 @@
 """The stages of `link`, and everything public about a run of it.
 
-    sizes       histograms of each feature over powers of two
-    centres     means of each feature
-    counts      how often each word occurs
-    products    words of a device and the embedding of its partner, along a matching of edges
-    whitening   how embeddings are spread
-    random marks     how often each random mark, and each propagated label on random marks, was sent
-    levels      which levels pairs of a kind have (after the last epoch)
+    sizes         histograms of each feature over powers of two
+    centres       means of each feature
+    counts        how often each token occurs
+    products      tokens of a device and the embedding of its partner, along a matching of edges
+    whitening     the spread of embeddings
+    random_marks  how often each random mark, and each propagated label, was sent
+    levels        score buckets of held-back edges and of non-neighbours (after the last epoch)
 
-The shares in the budget μ² are for other features in place of a device's own. Random marks depend
-on no
-features: their noise is for one device's vector or none. What scaling features takes is taken from
-the share of the products.
+All devices take part. The shares in the budget μ² are for other features in place of a device's
+own. Random marks depend on no features: their noise is for one device's vector or none. The share
+of scaling is taken from that of the products.
 """
 
 import math
@@ -25,7 +24,7 @@ from lumos.exchange.endpoint import Program
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import NORM, Disclosed
 from lumos.strict.link.levels import COSINES, WAYS, read_levels
-from lumos.strict.settings import ANSWERS_OF_CALIBRATION
+from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
 from lumos.typing import Doubles
@@ -41,9 +40,9 @@ COUNTS, PRODUCTS, WHITENING, MARKS, LEVELS = (
     "levels",
 )
 GROWTH = 2.0
-"""How many times the μ² of a sum of products the next one has: the last embeddings matter most."""
+"""Ratio of μ² of successive sums of products: the last embeddings matter most."""
 MARGIN = 1e-5
-"""What rounding to the fixed point may add to a norm, at most."""
+"""Largest relative increase of a norm by rounding to the fixed point."""
 
 
 class LinkStage(Stage):
@@ -52,11 +51,11 @@ class LinkStage(Stage):
     schedule: "LinkSchedule"
 
 
-class WordCounts(LinkStage):
-    """Frequencies of the words."""
+class TokenCounts(LinkStage):
+    """Frequencies of the tokens."""
 
     name = COUNTS
-    learns = "how often each word occurs"
+    learns = "how often each token occurs"
     share = 0.03
 
     @property
@@ -65,57 +64,57 @@ class WordCounts(LinkStage):
         return Sensitivity(1.0, math.sqrt(2))
 
     def width(self, features: int) -> int:
-        """Return the number of words."""
-        return self.schedule.words(features)
+        """Return the number of tokens."""
+        return self.schedule.tokens(features)
 
     def update(self, state: "StrictLinker", each: bool) -> Doubles:
         """Return each device's shares, or their sum."""
-        shares = state.words.shares()
+        shares = state.tokens.shares()
         steps = 2.0**self.schedule.config.updates.fraction_bits
         shares.data = np.trunc(shares.data * steps) / steps  # so that no norm exceeds 1
         return shares.toarray() if each else np.asarray(shares.sum(axis=0))
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Weight the words."""
+        """Weight the tokens."""
         state.encoder.learn_counts(total, self.noise())
 
 
 class Products(LinkStage):
-    """Products of words and embeddings over matched edges."""
+    """Products of tokens and embeddings over matched edges."""
 
     name = PRODUCTS
-    learns = "which words of two linked devices belong together"
+    learns = "the tokens that linked devices have in common"
     share = 0.85
     paired = True
     sessions = True
 
     @property
     def num_sums(self) -> int:
-        """All that are left."""
+        """All epochs that are left."""
         return self.schedule.rest_epochs
 
     @property
     def takes_rest(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     @property
     def moves(self) -> Sensitivity:
-        """The pair of a device, with other words and another embedding."""
-        # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: words are 0 or 1, at most `words` of them, and
-        # embeddings have norm 1. Other words and another embedding move it by the square root of
-        # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times the words.
-        words = math.sqrt(self.schedule.strict.words)
-        return Sensitivity(2 * words, math.sqrt(10) * words)
+        """The pair of a device, with other tokens and another embedding."""
+        # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: tokens are 0 or 1, at most M of them, and
+        # embeddings have norm 1. Other tokens and another embedding move it by the square root of
+        # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times M = `tokens`.
+        root = math.sqrt(self.schedule.strict.tokens)
+        return Sensitivity(2 * root, math.sqrt(10) * root)
 
     def budget(self, step: int) -> float:
-        """Return twice as much for each further sum."""
+        """Return a share that doubles from sum to sum."""
         parts = [GROWTH**number for number in range(self.num_sums)]
         return self.schedule.left_of(self.share) * (parts[step] / sum(parts))
 
     def width(self, features: int) -> int:
-        """Return the numbers of all words."""
-        return self.schedule.words(features) * self.schedule.strict.embedding
+        """Return the size of the matrix [tokens, embedding]."""
+        return self.schedule.tokens(features) * self.schedule.strict.embedding
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
         """Open the sessions of partners before the first product."""
@@ -123,13 +122,13 @@ class Products(LinkStage):
 
     def sum(self, state: "StrictLinker", step: int, randomness: int) -> Program[Doubles]:
         """Add up the products of all pairs."""
-        numbers, words = state.encoder.integers(), state.words.width
+        numbers, tokens = state.encoder.integers(), state.tokens.width
         noise = self.noise(step)
-        total: Doubles = yield from state.sums.sum_products(numbers, words, noise, randomness)
+        total: Doubles = yield from state.sums.sum_products(numbers, tokens, noise, randomness)
         return total
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Take the next basis."""
+        """Compute the next basis."""
         state.encoder.learn_products(total)
 
 
@@ -137,7 +136,7 @@ class Whitening(LinkStage):
     """The spread of embeddings."""
 
     name = WHITENING
-    learns = "how embeddings are spread"
+    learns = "the spread of embeddings"
     share = 0.02
 
     @property
@@ -187,11 +186,11 @@ class Marks(LinkStage):
         return self.schedule.strict.random_marks
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Have every device send its random mark, or an propagated label."""
+        """Have every device send its random mark or a propagated label."""
         yield from state.tell(step)
 
     def vectors(self, state: "StrictLinker") -> Doubles:
-        """Return what each device sent, by how many received it."""
+        """Return what each device sent, weighted by its receivers."""
         return state.sketch.sent_weights()
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
@@ -200,33 +199,34 @@ class Marks(LinkStage):
 
 
 class Levels(LinkStage):
-    """Histograms of levels, of held-back edges and of non-neighbours."""
+    """Histograms of the score buckets of held-back edges and of non-neighbours."""
 
     name = LEVELS
-    learns = "how edges and non-neighbours differ: the way to compare is chosen by it"
+    title = "score buckets"
+    learns = "score buckets of edges and of non-neighbours: they choose what is compared"
     when = When.LAST
     share = 0.10
     sessions = True
 
     @property
     def moves(self) -> Sensitivity:
-        """One level of an edge, and one of a non-neighbour."""
+        """One bucket of an edge, and one of a non-neighbour."""
         return Sensitivity(math.sqrt(2), 2.0)
 
     def width(self, features: int) -> int:
-        """Return the levels of both kinds of pairs, for each way."""
+        """Return the number of buckets, for each way to compare and both kinds of pairs."""
         return len(WAYS) * 2 * (len(COSINES) + 1)
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Have pairs learn the level of their score."""
+        """Have pairs learn the bucket of their score."""
         yield from state.calibrate()
 
     def vectors(self, state: "StrictLinker") -> Doubles:
-        """Return the levels of each device's pairs."""
+        """Return the buckets of each device's pairs."""
         return state.histograms
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Choose what is compared, and what a level means."""
+        """Choose the vector to compare, the thresholds, and the evidence of each bucket."""
         shape = (len(WAYS), 2, len(COSINES) + 1)
         bits = self.schedule.strict.query_bits
         state.reading = read_levels(total.reshape(shape), self.spread(), bits)
@@ -235,7 +235,7 @@ class Levels(LinkStage):
 LINK_STAGES: list[type[Stage]] = [
     Sizes,
     Centres,
-    WordCounts,
+    TokenCounts,
     Products,
     Whitening,
     Marks,
@@ -255,20 +255,20 @@ class LinkSchedule(Schedule):
         """Those of `LINK_STAGES`."""
         return LINK_STAGES
 
-    def words(self, features: int) -> int:
-        """Return the number of words that so many features make."""
+    def tokens(self, features: int) -> int:
+        """Return the number of tokens, for `features` features."""
         return features * (2 if self.signed else 1)
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
-        """How an propagated label is randomized: one byte, so that it can be counted at once."""
+        """Mechanism that randomizes propagated labels; their values are single bytes."""
         return make_mechanism(self.strict.random_marks, self.strict.propagated_epsilon, "krr")
 
     def disclosed(self, role: Role = Role.NOBODY) -> Disclosed:
-        """Return what is seen of a device in training. About edges sums have no bound."""
+        """Return what is seen of a device in training. Sums have no bound about edges."""
         return Disclosed(
             label=0.0,
             propagated_labels=self.strict.propagated_labels * self.strict.propagated_epsilon,
             mu=self.run_mu(role),
-            answers=ANSWERS_OF_CALIBRATION,
+            answers=CALIBRATION_QUERIES,
         )

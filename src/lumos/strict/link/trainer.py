@@ -1,16 +1,15 @@
-"""The strict trainer of `link`: features are not released; two devices learn one level together.
+"""The strict trainer of `link`: features are not released; two devices learn one score bucket.
 
-1. Neighbours are matched at random, at most one partner each (`matching`).
-2. Sums of counts and of products along matched edges train an encoder of words (`encoder`).
+1. Neighbours are matched at random, at most one partner each (`encoder`).
+2. Sums of counts and of products along matched edges train an encoder of tokens (`encoder`).
    The product of a pair exists only as two shares, and both enter the masked sum
-   (`lumos.twoparty.products`).
-3. Random marks and propagated labels on them give every device a vector of its neighbourhood sketch
-   (`levels`).
-4. Calibration: one held-back edge and one non-neighbour of each device learn the level of their
-   score (`lumos.twoparty.score`); noisy histograms of levels choose what is compared, and say what
-   a level means (`levels`).
+   (`lumos.twoparty.product_sums`).
+3. Random marks and propagated labels give every device a neighbourhood sketch (`levels`).
+4. Calibration: each device and one held-back neighbour, and each device and one non-neighbour,
+   learn the bucket of their score (`lumos.twoparty.score`). Noisy histograms of the buckets choose
+   what is compared, and the evidence of each bucket (`levels`).
 
-The control has random words, and hears random random marks.
+In the control run, tokens and received random marks are random.
 """
 
 from functools import partial
@@ -25,7 +24,7 @@ from lumos.exchange.observer import LedgerReport
 from lumos.strict.accounting import Disclosed, propagated_label_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
-from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
+from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
 from lumos.strict.link.guarantees import guarantees, reading, warnings
 from lumos.strict.link.levels import (
     ALONE,
@@ -90,19 +89,22 @@ class StrictLinker(StrictTrainer):
         self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = private.held_back
         self._partner: Ints | None = None
-        """[hosted] once partners were found."""
+        """[hosted] ids of the partners, once they are found."""
         self._paired = False
         self.sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
         self._sent: list[Bytes] = []
-        """For each round [hosted]."""
+        """[hosted] messages of each round."""
         self.reading: Reading | None = None
         self.histograms: Doubles = np.empty((0, 0))
-        """[hosted, ways · 2 · levels] of the pairs of calibration."""
+        """[hosted, ways · 2 · buckets] of the pairs of calibration."""
         self._attempt = 0
 
     def begin_attempt(self, number: int) -> None:
-        """As in `StrictTrainer`. Answers have other randomness, too: a peer that answers with
-        another vector in another attempt would see the difference of two levels."""
+        """Begin an attempt, in which score queries have other randomness, too.
+
+        Otherwise a peer with another vector in another attempt would see the difference of two
+        buckets.
+        """
         super().begin_attempt(number)
         self._attempt, self._paired = number, False
 
@@ -110,15 +112,15 @@ class StrictLinker(StrictTrainer):
         return np.arange(len(self.shard)), self.shard.total
 
     def setup(self) -> Program[None]:
-        """Agree on keys and on the words that may be used; find partners."""
+        """Agree on keys, learn the scaling of features, and find partners."""
         yield from super().setup()
         self._partner = yield from self._find_partners()
 
     def _find_partners(self) -> Program[Ints]:
-        """[hosted] partners. With a book a device looks once: every search is a hint at degrees.
+        """Return [hosted] partners, found once per book: every search is a hint at degrees.
 
-        Those who never looked, such as new devices, look among themselves. Whoever did keeps what
-        it found; a partner that is gone, or is no neighbour in this run, is nobody.
+        Devices that have not looked for a partner yet, such as new ones, look among themselves. All
+        others keep their partner, or have none if it is gone or no neighbour in this run.
         """
         shard, book = self.shard, self.book
         if book is None:
@@ -126,7 +128,7 @@ class StrictLinker(StrictTrainer):
         known = book.partners()
         looking = known == UNMATCHED
         partner = known[shard.devices]
-        if looking.any():  # everybody's, so that all shards go through the same rounds
+        if looking.any():  # of all shards, so that they go through the same rounds
             mine = looking[shard.devices]
             found = yield from match(
                 shard, shard.owner, shard.neighbours, "partners", PLACES, looking=mine
@@ -137,28 +139,28 @@ class StrictLinker(StrictTrainer):
         return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
 
     def device_state_dict(self) -> Arrays:
-        """As in `StrictTrainer`, with the partners of the hosted devices once they are found."""
+        """Return the state of `StrictTrainer`, and the partners of hosted devices once found."""
         found = {} if self._partner is None else {"partner": self._partner}
         return {**super().device_state_dict(), **found}
 
     def load_device_state_dict(self, snapshot: Arrays) -> None:
-        """As in `StrictTrainer`. A partner that is left out of the run is nobody."""
+        """Go on from a snapshot; a device whose partner is left out of the run has none."""
         super().load_device_state_dict(snapshot)
         if "partner" in snapshot:
             partner, absent = snapshot["partner"], sorted(self.shard.absent)
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
-        self.words = WordRows(self._scaled_features(), signed=self.schedule.signed)
+        self.tokens = TokenRows(self._scaled_features(), signed=self.schedule.signed)
         if self.control:
-            chance = self.shard.randomness.uniform_each(self.words.held, "control words", 0)
-            self.words.replaced(np.floor(chance * self.words.width).astype(np.int64))
-        self.encoder = LinkEncoder(self.words, self.schedule, self.shard.public)
+            chance = self.shard.randomness.uniform_each(self.tokens.held, "control words", 0)
+            self.tokens.replaced(np.floor(chance * self.tokens.width).astype(np.int64))
+        self.encoder = LinkEncoder(self.tokens, self.schedule, self.shard.public)
 
     def pair(self) -> Program[None]:
         """Open the sessions of partners, once in an attempt.
 
-        Where devices did no more than enrol, they find partners first.
+        Devices that have only enrolled find partners first.
         """
         if self._paired:
             return
@@ -168,8 +170,7 @@ class StrictLinker(StrictTrainer):
         self._paired = True
 
     def tell(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours its random mark, or an propagated label, the same
-        to all."""
+        """Have every device send its random mark or a propagated label, the same to all."""
         shard, strict = self.shard, self.schedule.strict
         sent = self.sketch.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
@@ -179,7 +180,7 @@ class StrictLinker(StrictTrainer):
             self.book.charge(propagated_label_charge(strict), senders)
         topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (MARK, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_marks)
-        self.sketch.hear(received.receiver, self._marks_in(received, number))
+        self.sketch.receive(received.receiver, self._marks_in(received, number))
 
     def _marks_in(self, received: ReceivedMessages, number: int) -> Ints:
         if self.control:
@@ -187,14 +188,14 @@ class StrictLinker(StrictTrainer):
         return self._read_marks(received.body)
 
     def _read_marks(self, bodies: Bytes) -> Ints:
-        """[messages] the random mark in each."""
+        """Return [messages] the random mark in each."""
         random_marks = bodies[:, 0].astype(np.int64)
         if (random_marks >= self.schedule.strict.random_marks).any():
-            raise ProtocolError("a neighbour sent a random mark that does not exist")
+            raise ProtocolError("a neighbour sent an unknown random mark")
         return random_marks
 
     def finish(self) -> Program[LinkResult]:
-        """Calibrate: the levels of a few pairs, and their histograms."""
+        """Calibrate score buckets, and return the results."""
         yield from self._finish_stages()
         reading = self._calibrated()
         used = BOTH if reading.way == ALONE else reading.way
@@ -210,21 +211,21 @@ class StrictLinker(StrictTrainer):
         )
 
     def calibrate(self) -> Program[None]:
-        """Have each device learn one level of an edge, and one of a non-neighbour."""
+        """Have each device learn the bucket of one edge, and of one non-neighbour."""
         self._compared = combined(self.encoder.embeddings(), self.sketch.vectors())
         vectors = {way: integers(rows) for way, rows in self._compared.items()}
         self._budget = AnswerBudget.unused(len(self.shard))
         self.histograms = yield from self._histograms(vectors, self._budget)
 
     def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
-        """Return [hosted, ways · 2 · levels] the levels of each device's pairs.
+        """Return [hosted, ways · 2 · buckets] the score buckets of each device's pairs.
 
-        Who learns: both ends of a pair learn its level, and count an answer. One of them adds it to
-        the sum. Each pair compares in one way, by a public rule.
+        Both ends of a pair learn its bucket, and count a score query. One of them adds it to the
+        sum. A public rule chooses the vector that a pair compares.
         """
         shard, strict = self.shard, self.schedule.strict
         if self.book is not None:
-            self.book.calibrate(shard.devices, strict.answers)
+            self.book.calibrate(shard.devices, strict.score_queries)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")
@@ -253,12 +254,14 @@ class StrictLinker(StrictTrainer):
 
     def _calibrated(self) -> Reading:
         if self.reading is None:
-            raise ProtocolError("a run was read before it was calibrated")
+            raise ProtocolError("the run is not calibrated yet")
         return self.reading
 
     def _non_neighbours(self) -> Ints:
-        """[hosted] a partner for everybody, by public randomness, edge or not; `NOBODY` for one
-        left."""
+        """Return [hosted] random partners by public randomness, whether linked or not.
+
+        With an odd number of devices one has none (`NOBODY`).
+        """
         total = self.shard.total
         order = self.shard.public.generator("strangers").permutation(total)
         partner = np.full(total, NOBODY)
@@ -269,7 +272,7 @@ class StrictLinker(StrictTrainer):
         return np.where(np.isin(mine, absent), NOBODY, mine) if absent else mine
 
     def outcome(self, result: LinkResult, ledger: LedgerReport) -> Outcome:
-        """The outcome, from the joined results of all shards."""
+        """Return the outcome, from the joined results of all shards."""
         return Outcome(
             ledger=ledger,
             embeddings=result.embeddings,
@@ -279,13 +282,13 @@ class StrictLinker(StrictTrainer):
             exposed=reading(self.schedule),
             guarantees=guarantees(self.schedule, self._life()),
             choice=result.reading.way,
-            warnings=warnings(self.schedule, result.reading, self.words.width),
+            warnings=warnings(self.schedule, result.reading, self.tokens.width),
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )
 
     def _life(self) -> Disclosed | None:
-        """What all devices have spent; None without a book."""
+        """Return the largest totals of all devices; None without a book."""
         if self.book is None:
             return None
         return Disclosed.of_lives(self.book.lives(), np.ones(self.shard.total, np.bool_))
@@ -297,15 +300,15 @@ class StrictLinker(StrictTrainer):
         return len(self.sketch.usual)
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
-        """Refused: see `predict_new_devices`."""
+        """Refuse: see `predict_new_devices`."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def predict_new_devices(self) -> Program[Floats]:
-        """Refused: a new device has heard no random marks, and its neighbours told theirs before."""
+        """Refuse: a new device has received no random marks, which are sent in training only."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
     def model_state_dict(self) -> Arrays:
-        """Everything public that was learnt, by name."""
+        """Return everything public that was learnt, by name."""
         return {**self._state(), **self._scaling_arrays(), **self._calibrated().arrays()}
 
     def _state(self) -> Arrays:
@@ -317,9 +320,9 @@ class StrictLinker(StrictTrainer):
         """Go on from a state.
 
         Raises:
-            InputError: it is of another run.
+            InputError: it does not match this model.
         """
         if state["usual"].shape[1:] != (self.schedule.strict.random_marks,):
-            raise InputError("checkpoint.npz is of another model; restart without `resume`")
+            raise InputError("checkpoint.npz does not match this model; restart without `resume`")
         self.encoder.load_state_dict(state)
         self.sketch.usual = list(state["usual"])
