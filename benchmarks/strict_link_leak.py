@@ -218,7 +218,9 @@ def matching_of(world: World, number: int) -> Doubles:
         seed=0,
         shards=1,
     )
-    config = Config.asked(task="link", answers=16 + number)  # other settings, other randomness
+    config = Config.asked(
+        task="link", score_queries=16 + number
+    )  # other settings, other randomness
     with recording() as tape:
         made: Federation[Any] = Federation(problem, config, transport="recording")
         made.run(lambda trainer: trainer.setup(), lambda program: program.setup())

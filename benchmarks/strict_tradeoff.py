@@ -60,9 +60,9 @@ LINKS: dict[str, dict[str, Settings]] = {
         **{f"update ε {e:g}": {"update_epsilon": e} for e in (4.0, 2.0, 1.0)},
     },
     "answers": {
-        "answers 8": {"answers": 8},
-        "answers 32": {"answers": 32},
-        "answers unlimited": {"answers": 0},
+        "answers 8": {"score_queries": 8},
+        "answers 32": {"score_queries": 32},
+        "answers unlimited": {"score_queries": 0},
         "answers of 1 bit": {"query_bits": 1},
         "answers of 3 bits": {"query_bits": 3},
         **{f"answer ε {e:g}": {"query_epsilon": e} for e in (4.0, 2.0)},

@@ -418,7 +418,7 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "strict link": partial(with_links, profile="strict"),
     "strict link, 3 shards": partial(with_links, profile="strict", shards=3),
     "strict link, secure": partial(
-        with_links, profile="strict", aggregate="secure", embedding=4, words=2, secure=True
+        with_links, profile="strict", aggregate="secure", embedding=4, tokens=2, secure=True
     ),
     "strict link, control": partial(with_links, profile="strict", control=True),
     "strict link, noisy answers": partial(

@@ -102,7 +102,9 @@ def test_twin_whose_budget_is_rewound(recorded: Recorded, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         AnswerBudget,
         "left",
-        lambda self, strict: tuple(np.full(len(self.asked), n) for n in halves(strict.answers)),
+        lambda self, strict: tuple(
+            np.full(len(self.asked), n) for n in halves(strict.score_queries)
+        ),
     )
     result = link_queries.devices_of(recorded)
     rows = list(link_queries.limit_rows(recorded, result, 0))

@@ -36,7 +36,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             "--propagated-epsilon",
             "with propagated labels",
         ),
-        (["--answers", "9"], "--answers", "--task link"),
+        (["--score-queries", "9"], "--score-queries", "--task link"),
         ([*LINK, "--epsilon", "2"], "--epsilon", "--task classify"),
         ([*PAPER, "--update-epsilon", "2"], "--update-epsilon", "--profile strict"),
         ([*PAPER, "--balancer", "greedy", "--iterations", "5"], "--iterations", "mcmc"),

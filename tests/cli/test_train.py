@@ -451,8 +451,11 @@ def test_without_tensorboard(
         ),
         (["demo:60", "--task", "link", "--epsilon", "2"], "--epsilon has no meaning"),
         (["demo:60", "--task", "link", "--relay", "2"], "--relay"),
-        (["demo:60", "--answers", "20"], "--answers has no meaning"),
-        (["demo:60", "--task", "link", "--answers", "2"], "must be above 2, those of calibration"),
+        (["demo:60", "--score-queries", "20"], "--score-queries has no meaning"),
+        (
+            ["demo:60", "--task", "link", "--score-queries", "2"],
+            "must be above 2, those of calibration",
+        ),
         (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
         (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),

@@ -51,7 +51,7 @@ def test_no_pattern_of_questions_exceeds_a_budget(
 ) -> None:
     """Several calls; both ends count, and every answer is the level of the pair."""
     rng, devices = np.random.default_rng(seed), 14
-    result = result_of(devices, answers=answers)
+    result = result_of(devices, score_queries=answers)
     budget = AnswerBudget.unused(devices)
     budget.calibrated[:] = rng.integers(0, 3, devices)
     asking, answering = halves(answers)
@@ -79,7 +79,7 @@ def test_no_pattern_of_questions_exceeds_a_budget(
 
 def test_non_neighbours_cannot_stop_a_device_from_asking() -> None:
     devices = 60
-    result = result_of(devices, answers=16)
+    result = result_of(devices, score_queries=16)
     budget = AnswerBudget.unused(devices)
     flood = [(asker, 0) for asker in range(1, devices)]
     for _ in range(3):
@@ -94,7 +94,7 @@ def test_non_neighbours_cannot_stop_a_device_from_asking() -> None:
 def test_askers_pay_for_what_they_learn() -> None:
     """m colluding devices ask at most m times their half, whomever they ask."""
     devices, collude = 40, 5
-    result = result_of(devices, answers=10)
+    result = result_of(devices, score_queries=10)
     budget = AnswerBudget.unused(devices)
     pairs = [(asker, peer) for asker in range(collude) for peer in range(collude, devices)]
     levels = ask(result, pairs, budget)
@@ -105,7 +105,7 @@ def test_who_is_answered_is_drawn_at_random() -> None:
     """Not by the order of the questions, nor by ids: each of 40 askers as often."""
     devices, counts = 41, np.zeros(41)
     for seed in range(150):
-        result = result_of(devices, seed, answers=10)
+        result = result_of(devices, seed, score_queries=10)
         pairs = np.array([(asker, 0) for asker in range(1, devices)])
         levels = ask(result, pairs, AnswerBudget.unused(devices))
         counts[pairs[levels != UNANSWERED, 0]] += 1
@@ -114,14 +114,14 @@ def test_who_is_answered_is_drawn_at_random() -> None:
 
 
 def test_without_a_limit_everything_is_answered() -> None:
-    result = result_of(30, answers=0)
+    result = result_of(30, score_queries=0)
     pairs = np.array([(one, two) for one in range(30) for two in range(one)])
     levels = ask(result, pairs, AnswerBudget.unused(30))
     assert_array_equal(levels, levels_by_hand(result, pairs))
 
 
 def test_a_pair_that_is_there_twice_is_asked_once() -> None:
-    result = result_of(10, answers=4)
+    result = result_of(10, score_queries=4)
     budget = AnswerBudget.unused(10)
     levels = ask(result, [(1, 2), (2, 1), (1, 2), (3, 4)], budget)
     assert len(set(levels[:3].tolist())) == 1
@@ -131,7 +131,7 @@ def test_a_pair_that_is_there_twice_is_asked_once() -> None:
 
 def test_the_second_wave_asks_the_other_way_round() -> None:
     """Device 0 may ask once and is asked by all: those whom it cannot ask, ask it."""
-    result = result_of(6, answers=4)  # one question, one answer
+    result = result_of(6, score_queries=4)  # one question, one answer
     pairs = [(0, peer) for peer in range(1, 6)]
     alone, both = AnswerBudget.unused(6), AnswerBudget.unused(6)
     assert (ask(result, pairs, alone) != UNANSWERED).sum() == 1
@@ -140,7 +140,7 @@ def test_the_second_wave_asks_the_other_way_round() -> None:
 
 
 def test_too_much_calibration_is_taken_from_both_halves() -> None:
-    strict = StrictSettings(answers=16)
+    strict = StrictSettings(score_queries=16)
     budget = AnswerBudget.unused(6)
     budget.calibrated[:] = [0, 2, 3, 4, 6, 40]
     asking, answering = budget.left(strict)
@@ -151,7 +151,7 @@ def test_too_much_calibration_is_taken_from_both_halves() -> None:
 
 def test_randomness_of_new_questions_are_new() -> None:
     """The same questions with the same budgets repeat; with others, others are answered."""
-    result = result_of(40, answers=6)
+    result = result_of(40, score_queries=6)
     pairs = np.array([(asker, 0) for asker in range(1, 40)])
     first = ask(result, pairs, AnswerBudget.unused(40))
     assert_array_equal(ask(result, pairs, AnswerBudget.unused(40)), first)
@@ -207,7 +207,7 @@ def test_shards_change_no_consent(seed: int, ledger_differences: Any) -> None:
 
 
 def test_questions_and_consents_are_one_bit_of_control() -> None:
-    result = result_of(20, answers=4)
+    result = result_of(20, score_queries=4)
     pairs = np.array([(asker, 0) for asker in range(1, 20)])
     with listening() as wire:
         answers = answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(20))

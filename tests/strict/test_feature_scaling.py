@@ -298,7 +298,7 @@ def test_the_run_says_that_sizes_are_public_and_new_devices_use_them(tmp_path: A
 
 def test_links_are_the_same_when_asked_later(tmp_path: Any) -> None:
     graph = communities("scales from 0.001 to 1000", devices=150)
-    run = lumos.train(graph, task="link", out=tmp_path / "run", answers=0)
+    run = lumos.train(graph, task="link", out=tmp_path / "run", score_queries=0)
     pairs: Any = [(0, 5), (7, 20), (3, 9)]
     later = lumos.load_run(tmp_path / "run", graph=graph).predict_links(pairs)
     assert np.array_equal(run.predict_links(pairs), later)

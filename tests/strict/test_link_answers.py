@@ -79,7 +79,7 @@ def test_extremes_of_epsilon(levels: int) -> None:
 
 def test_randomized_answers_have_the_closed_forms_error() -> None:
     devices, epsilon = 120, 1.0
-    result = result_of(devices, answers=0, query_epsilon=epsilon)
+    result = result_of(devices, score_queries=0, query_epsilon=epsilon)
     pairs = np.array([(one, two) for one in range(devices) for two in range(one)])
     levels = answer(result, AskedPairs(pairs=pairs), AnswerBudget.unused(devices)).levels
     right = levels == levels_by_hand(result, pairs)[:, None]
@@ -90,7 +90,7 @@ def test_randomized_answers_have_the_closed_forms_error() -> None:
 
 
 def test_each_end_learns_the_same_whoever_is_named_first() -> None:
-    result = result_of(40, answers=0, query_epsilon=1.0)
+    result = result_of(40, score_queries=0, query_epsilon=1.0)
     pairs = np.array([(one, two) for one in range(40) for two in range(one)])
     twice = np.concatenate([pairs, pairs[:, ::-1]])
     levels = answer(result, AskedPairs(pairs=twice), AnswerBudget.unused(40)).levels
@@ -105,7 +105,7 @@ def test_batches_change_no_level(
 ) -> None:
     """Exact answers; randomized ones have new randomness in every batch."""
     monkeypatch.setattr(link_prediction, "AT_ONCE", at_once)
-    result = result_of(25, answers=0, query_epsilon=epsilon)
+    result = result_of(25, score_queries=0, query_epsilon=epsilon)
     pairs = np.array([(one, two) for one in range(25) for two in range(one)])
     seen: list[tuple[int, int]] = []
     asked = AskedPairs(pairs=pairs, progress=lambda done, total: seen.append((done, total)))
@@ -122,7 +122,7 @@ def test_batches_change_no_level(
 
 @pytest.mark.parametrize("epsilon", [float("inf"), 1.5])
 def test_real_cryptography_gives_the_same_levels(epsilon: float) -> None:
-    result = result_of(10, answers=8, query_epsilon=epsilon)
+    result = result_of(10, score_queries=8, query_epsilon=epsilon)
     pairs = np.array([(one, two) for one in range(10) for two in range(one)])
     found, ledgers = [], []
     for secure in (False, True):
@@ -150,7 +150,7 @@ def learnt_by(result: LinkResult, pairs: np.ndarray, **how: Any) -> np.ndarray:
 def test_randomness_of_answers_are_those_of_one_run_only() -> None:
     """Other vectors or another ε share no shift, although seed and questions are the same."""
     pairs = np.array([(one, two) for one in range(80) for two in range(one)])
-    settings = {"answers": 0, "query_bits": 3}
+    settings = {"score_queries": 0, "query_bits": 3}
     one = result_of(80, query_epsilon=0.1, **settings)
     shifts = {}
     for name, result in {
@@ -168,7 +168,7 @@ def test_randomness_of_answers_are_those_of_one_run_only() -> None:
 
 
 def test_randomness_of_the_operating_system_are_never_the_same() -> None:
-    result = result_of(60, answers=0, query_epsilon=0.5)
+    result = result_of(60, score_queries=0, query_epsilon=0.5)
     pairs = np.array([(one, two) for one in range(60) for two in range(one)])
     assert (learnt_by(result, pairs, fresh=True) != learnt_by(result, pairs, fresh=True)).any()
     assert_array_equal(learnt_by(result, pairs), learnt_by(result, pairs))
@@ -182,7 +182,7 @@ def test_scores_are_evidence_and_the_prior_of_the_asker() -> None:
 
 
 def test_the_observer_judges_at_both_ends_and_keeps_nothing() -> None:
-    result = result_of(20, answers=6)
+    result = result_of(20, score_queries=6)
     pairs = np.array([(one, two) for one in range(20) for two in range(one)])
     before = result.budget.digest()
     one, two = evaluated(result, pairs), evaluated(result, pairs)

@@ -23,7 +23,7 @@ from lumos.runs.run import Run
 from lumos.runs.train import train
 from lumos.secagg.noise import Noise
 from lumos.strict.link import answers as link_answers
-from lumos.strict.link import encoder as word_rows
+from lumos.strict.link import encoder as token_rows
 from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link import trainer as link_trainer
 from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswersInFile
@@ -103,9 +103,9 @@ def test_twin_with_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_twin_with_longer_counts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_rows, "COUNTED", 8)
+    monkeypatch.setattr(token_rows, "COUNTED", 8)
     monkeypatch.setattr(
-        word_rows.WordRows, "shares", lambda self: self._presence() * (1 / np.sqrt(8))
+        token_rows.TokenRows, "shares", lambda self: self._presence() * (1 / np.sqrt(8))
     )
     assert shares_of_account()["counts"] > 1.5
 
@@ -230,7 +230,7 @@ def given(record: AnswerRecord) -> np.ndarray:
 
 def test_no_way_of_asking_exceeds_the_budget(tmp_path: Path) -> None:
     """Both orders, again and again, by several at once, after reading the file again."""
-    result = result_of(60, answers=8)
+    result = result_of(60, score_queries=8)
     path = tmp_path / "answers.npz"
     pairs = some_pairs(60, 3000)
 
@@ -250,7 +250,7 @@ def test_no_way_of_asking_exceeds_the_budget(tmp_path: Path) -> None:
 
 
 def test_twin_that_forgets_is_caught(tmp_path: Path) -> None:
-    result = result_of(60, answers=8)
+    result = result_of(60, score_queries=8)
     learnt = set()
     for seed in range(4):
         record = AnswerRecord.of({}, result.budget)  # a new one each time
@@ -266,10 +266,10 @@ def test_calibrations_of_many_runs_stay_within_the_budget() -> None:
         for answered in range(8):
             budget = AnswerBudget.unused(1)
             budget.asked[:], budget.answered[:] = asked, answered
-            while budget.given()[0] + 2 <= strict.answers:
+            while budget.given()[0] + 2 <= strict.score_queries:
                 budget.calibrated += 2
                 asking, answering = budget.left(strict)
-                assert budget.given()[0] + asking[0] + answering[0] <= strict.answers
+                assert budget.given()[0] + asking[0] + answering[0] <= strict.score_queries
     fresh = AnswerBudget.unused(1)
     fresh.calibrated[:] = 2
     assert [left.tolist() for left in fresh.left(strict)] == [[7], [7]]
@@ -288,7 +288,7 @@ def run() -> Run:
     ]
     words = rng.random((200, 60)) < np.where(np.arange(60) // 6 == group[:, None], 0.7, 0.02)
     graph = Graph.from_edges(np.array(pairs), devices=200, features=words.astype(np.float32))
-    made = train(graph, task="link", floor=False, protect="none", answers=6)
+    made = train(graph, task="link", floor=False, protect="none", score_queries=6)
     assert made.model.choice != "degree"
     return made
 
@@ -349,17 +349,17 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
     monkeypatch.setattr(link_prediction, "AT_ONCE", 128)
     pairs = some_pairs(400, 1500)
     drawn = drawn_shifts(monkeypatch)
-    base = result_of(400, answers=8, query_epsilon=0.1)
+    base = result_of(400, score_queries=8, query_epsilon=0.1)
     answer(base, AskedPairs(pairs=pairs), base.budget.copy(), both_may_ask=True)
     steps = [step for step, *_ in drawn]
     assert len(set(steps)) == len(steps) > 12
     drawn.clear()
     monkeypatch.setattr(link_prediction, "AT_ONCE", 4096)
-    settings: list[Any] = [{}, {"query_epsilon": 0.1001}, {"query_bits": 3}, {"answers": 0}]
+    settings: list[Any] = [{}, {"query_epsilon": 0.1001}, {"query_bits": 3}, {"score_queries": 0}]
     for change in settings:
-        other = replace(base, strict=replace(base.strict, **{"answers": 9, **change}))
+        other = replace(base, strict=replace(base.strict, **{"score_queries": 9, **change}))
         answer(other, AskedPairs(pairs=pairs), other.budget.copy())
-    turned = result_of(400, base.vectors[::-1].copy(), answers=9, query_epsilon=0.1)
+    turned = result_of(400, base.vectors[::-1].copy(), score_queries=9, query_epsilon=0.1)
     answer(turned, AskedPairs(pairs=pairs), turned.budget.copy())
     for two in range(1, len(drawn)):
         assert abs(agreement(drawn, 0, two)) < MARGIN
@@ -367,7 +367,7 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
     drawn.clear()
     monkeypatch.setattr(link_prediction, "_coin_name", lambda *_: "the same")
     for change in settings[:2]:
-        other = replace(base, strict=replace(base.strict, **{"answers": 9, **change}))
+        other = replace(base, strict=replace(base.strict, **{"score_queries": 9, **change}))
         answer(other, AskedPairs(pairs=pairs), other.budget.copy())
     assert agreement(drawn, 0, 1) > MARGIN
 
@@ -375,7 +375,7 @@ def test_no_two_batches_waves_or_runs_share_randomness(monkeypatch: pytest.Monke
 def test_fresh_randomness_are_no_function_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by this attack: whoever knew the seed knew the shifts of a run with system randomness."""
     drawn = drawn_shifts(monkeypatch)
-    result, pairs = result_of(400, answers=0, query_epsilon=0.1), some_pairs(400, 1500)
+    result, pairs = result_of(400, score_queries=0, query_epsilon=0.1), some_pairs(400, 1500)
     for fresh in (False, False, True, True):
         answer(result, AskedPairs(pairs=pairs), result.budget.copy(), fresh=fresh)
     assert agreement(drawn, 0, 1) > MARGIN
@@ -391,7 +391,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
     pairs = np.arange(2000).reshape(-1, 2)
     if turned:
         pairs = pairs[:, ::-1]
-    result = result_of(2000, answers=0, query_epsilon=1.0)
+    result = result_of(2000, score_queries=0, query_epsilon=1.0)
     record = AnswerRecord.of({}, result.budget)
 
     def told(asked: np.ndarray) -> np.ndarray:
@@ -417,7 +417,7 @@ def test_memory_never_undoes_a_shift(turned: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_answer_has_no_more_levels_than_its_bits(run: Run) -> None:
-    result = replace(at_home(run), strict=StrictSettings(answers=0))
+    result = replace(at_home(run), strict=StrictSettings(score_queries=0))
     levels = answer(result, AskedPairs(pairs=some_pairs(200, 3000)), result.budget.copy()).levels
     assert levels.max() < 4
     assert not (levels == UNANSWERED).any()

@@ -46,7 +46,7 @@ def calibrated_in(book: Path) -> np.ndarray:
 
 
 def test_a_run_pays_for_propagated_labels_and_calibration(book: Path) -> None:
-    """Devices without neighbours tell nobody an propagated label; everybody is a non-neighbour to
+    """Devices without neighbours tell nobody a propagated label; everybody is a non-neighbour to
     somebody."""
     graph = small(DEVICES)
     linked(graph, book=book)
@@ -78,8 +78,8 @@ def test_an_equal_run_pays_nothing_and_another_pays_again(book: Path) -> None:
     ("limits", "runs", "words"),
     [
         ({"lifetime_propagated_epsilon": 24.0}, 2, "raise `lifetime_propagated_epsilon`"),
-        ({"answers": 5}, 2, "2 answers of calibration would exceed the lifetime limit of 5"),
-        ({"answers": 3}, 1, "predict with an earlier run, or raise `answers`"),
+        ({"score_queries": 5}, 2, "2 answers of calibration would exceed the lifetime limit of 5"),
+        ({"score_queries": 3}, 1, "predict with an earlier run, or raise `score_queries`"),
     ],
 )
 def test_a_run_beyond_a_limit_is_refused_before_it_begins(

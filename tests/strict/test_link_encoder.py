@@ -23,14 +23,14 @@ from lumos.strict.link.encoder import (
     NOBODY,
     Z_STEPS,
     LinkEncoder,
-    WordRows,
+    TokenRows,
     unit,
 )
 
 
 def encoder_of(features: Any, **given_: Any) -> LinkEncoder:
     public = PublicRandomness(0)
-    words = WordRows(features, signed=False)
+    words = TokenRows(features, signed=False)
     return LinkEncoder(words, schedule(len(features), **given_), public)
 
 
@@ -58,7 +58,7 @@ def test_power_iteration_finds_the_leading_directions(monkeypatch: pytest.Monkey
     monkeypatch.setattr(link_encoder, "unit", lambda rows: rows)
     size = 3
     features = random_words(60, 10, seed=3)
-    encoder = encoder_of(features, embedding=size, words=64)
+    encoder = encoder_of(features, embedding=size, tokens=64)
     together = random_partners(60)
     chosen = encoder.chosen.toarray()
     rows = features / np.maximum(np.sqrt((features**2).sum(axis=1, keepdims=True)), 1e-300)

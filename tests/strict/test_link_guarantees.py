@@ -77,11 +77,11 @@ def test_labels_are_not_used_and_features_pass_no_neighbour() -> None:
     ("settings", "words"),
     [
         ({}, "34 bits at most in 16 answers"),  # 2 of 3 bits, and 14 of 2
-        ({"query_bits": 1, "answers": 4}, "8 bits at most in 4 answers"),
-        ({"query_bits": 3, "answers": 16}, "48 bits at most in 16 answers"),
-        ({"answers": 0}, "2 bits for each asker, any number of them"),
+        ({"query_bits": 1, "score_queries": 4}, "8 bits at most in 4 answers"),
+        ({"query_bits": 3, "score_queries": 16}, "48 bits at most in 16 answers"),
+        ({"score_queries": 0}, "2 bits for each asker, any number of them"),
         ({"query_epsilon": 0.5}, "ε = 0.5 for each answer, 8 for all of them"),
-        ({"query_epsilon": 2.0, "answers": 0}, "ε = 2 for each answer, any number of them"),
+        ({"query_epsilon": 2.0, "score_queries": 0}, "ε = 2 for each answer, any number of them"),
     ],
 )
 def test_answers_are_counted(settings: dict[str, Any], words: str) -> None:
@@ -100,7 +100,7 @@ def test_how_to_read_the_table() -> None:
     text = reading(schedule())
     assert "at most 16 answers in this run" in text
     assert "in its life" in reading(schedule(book="book.npz"))
-    assert "for measuring only" in reading(schedule(answers=0))
+    assert "for measuring only" in reading(schedule(score_queries=0))
     assert "semi-honest" in text
     assert "enrolling several devices" in text
 

@@ -31,7 +31,7 @@ from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 14
-CHEAP = {"embedding": 4, "random_marks": 4, "words": 3}
+CHEAP = {"embedding": 4, "random_marks": 4, "tokens": 3}
 """Products of secure runs are of few numbers."""
 BETWEEN = ("strict/colour", "strict/opinion", "strict/proposal", "strict/reply")
 """What neighbours send one another."""
@@ -61,8 +61,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "nonnegative": {"graph": small(DEVICES, signed=True), "signs": "nonnegative"},
     "words": {"graph": "demo:14"},
     "randomized answers": {"query_epsilon": 2.0, "query_bits": 3},
-    "one bit": {"query_bits": 1, "answers": 5},
-    "narrow": {"embedding": 2, "random_marks": 2, "words": 1},
+    "one bit": {"query_bits": 1, "score_queries": 5},
+    "narrow": {"embedding": 2, "random_marks": 2, "tokens": 1},
 }
 MASKED = {"default", "exact", "signed", "randomized answers"}
 
@@ -440,7 +440,7 @@ def test_features_that_are_no_numbers_are_refused() -> None:
         ({"relay": 2}, "there is no setting 'relay'"),
         ({"balancer": "greedy"}, "needs no `balancer`"),
         ({"propagated_labels": 4}, "must be 0 to 3"),
-        ({"answers": 1}, "must be above 2"),
+        ({"score_queries": 1}, "must be above 2"),
         ({"epochs": 6}, "must be above 6 with these settings"),
     ],
 )

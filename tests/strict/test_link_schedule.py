@@ -13,7 +13,7 @@ from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.link.answers import AnswerBudget
-from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, WordRows
+from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, TokenRows
 from lumos.strict.link.levels import COSINES, WAYS, NeighbourhoodSketch, integers
 from lumos.strict.link.stages import (
     COUNTS,
@@ -77,7 +77,7 @@ def test_default_epochs_have_four_sums_of_products() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0, 100.0])
 @pytest.mark.parametrize(
-    "given", [{}, {"epochs": 7}, {"words": 3}, {"propagated_labels": 0}], ids=str
+    "given", [{}, {"epochs": 7}, {"tokens": 3}, {"propagated_labels": 0}], ids=str
 )
 def test_all_sums_together_cost_what_was_asked_for(epsilon: float, given: dict[str, Any]) -> None:
     made = schedule(update_epsilon=epsilon, **given)
@@ -166,7 +166,7 @@ def test_reach_of_counts() -> None:
     rows = word_sets(rng, 300)
     rows[0], rows[1] = 0, 0
     rows[0, :40], rows[1, 40:80] = 1, 1  # two devices that share no word
-    words = WordRows(rows, signed=False)
+    words = TokenRows(rows, signed=False)
     shares = words.shares().toarray()
     norm, features, *_ = schedule()[COUNTS].moves
     never_beyond(np.linalg.norm(shares, axis=1).tolist(), norm, 0.999)
@@ -187,10 +187,10 @@ def test_reach_of_products(most: int) -> None:
     At the worst the partner has the new words, and embeddings are opposite.
     """
     rng = np.random.default_rng(most)
-    made = schedule(words=most, embedding=4)
+    made = schedule(tokens=most, embedding=4)
     norm, features, *_ = made[PRODUCTS].moves
     rows = word_sets(rng, 60, 40)
-    words = WordRows(rows, signed=False)
+    words = TokenRows(rows, signed=False)
     encoder = LinkEncoder(words, made, PublicRandomness(0))
     encoder.basis = rng.normal(size=encoder.basis.shape)
     b, z = encoder.chosen.toarray(), encoder.integers() / Z_STEPS
@@ -214,7 +214,7 @@ def test_reach_of_products(most: int) -> None:
 def test_reach_of_whitening() -> None:
     rng = np.random.default_rng(0)
     rows = np.vstack([np.eye(10), word_sets(rng, 100, 10)])
-    words = WordRows(rows, signed=False)
+    words = TokenRows(rows, signed=False)
     encoder = LinkEncoder(words, schedule(embedding=4), PublicRandomness(0))
     encoder.basis = np.eye(10, 4)  # the first words have embeddings at right angles
     spread = encoder.spread()

@@ -415,7 +415,7 @@ def test_a_book_that_was_copied_back_is_noticed(asking: tuple[Run, Path, Path]) 
     with pytest.raises(InputError, match="the book is older than this run: it was copied back"):
         run.ask_links([(0, 6)])
     for seed in (5, 6):
-        linked(town(), seed=seed, book=path, answers=32, **LOUD)
+        linked(town(), seed=seed, book=path, score_queries=32, **LOUD)
     with pytest.raises(InputError, match="was copied back and used since"):
         run.ask_links([(0, 6)])
     path.unlink()

@@ -89,7 +89,7 @@ def test_links() -> None:
     )
     _, words = links(protect="none")
     assert words.startswith("Not protected: one device's features or any others, edges")
-    _, words = links(answers=0)
+    _, words = links(score_queries=0)
     assert words.endswith("Answers add: 2 bits for each asker, any number of them.")
     _, words = links(query_epsilon=0.5)
     assert words.endswith("Answers add: ε = 0.5 for each answer, 8 for all of them.")

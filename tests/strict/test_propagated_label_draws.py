@@ -16,7 +16,7 @@ CLASSES = 4
 
 
 def shard_of(devices: int = 4000, seed: int = 0) -> Shard:
-    """One shard of devices without edges: an propagated label needs randomness only."""
+    """One shard of devices without edges: a propagated label needs randomness only."""
     return cut(Graph.from_edges(np.empty((0, 2), np.int64), devices=devices), 1, seed=seed)[0]
 
 

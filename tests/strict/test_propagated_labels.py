@@ -166,7 +166,7 @@ def test_probabilities_add_up() -> None:
 
 
 def receiver_ratio(leaves: int) -> float:
-    """The broken twin: an propagated label for each receiver, without what that one sent, ε each.
+    """The broken twin: a propagated label for each receiver, without what that one sent, ε each.
 
     Device 0 has one neighbour that sent a randomized label, the other end of the edge, and so many
     that sent none. The largest |log ratio| of what these receive, with the edge and without it.

@@ -186,10 +186,10 @@ SOMETHING_ELSE: dict[str, Any] = {
     "encoder_epochs": 3,
     "clip": 0.4,
     "embedding": 8,
-    "words": 3,
+    "tokens": 3,
     "random_marks": 5,
     "query_bits": 1,
-    "answers": 20,
+    "score_queries": 20,
     "query_epsilon": 3.0,
 }
 

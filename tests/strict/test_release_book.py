@@ -266,7 +266,7 @@ def pulled_when_charged(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def pulled_before_the_checkpoint(_: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Randomized labels and an propagated label are out, and the next checkpoint is not written."""
+    """Randomized labels and a propagated label are out, and the next checkpoint is not written."""
 
     def interrupt(event: EpochEvent) -> None:
         if event.epoch == 7:

@@ -349,8 +349,11 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"answers": 4}, r"`answers` has no meaning with `profile='strict'` and `task='classify'`"),
-        ({"words": 2}, r"`words` has no meaning"),
+        (
+            {"score_queries": 4},
+            r"`score_queries` has no meaning with `profile='strict'` and `task='classify'`",
+        ),
+        ({"tokens": 2}, r"`tokens` has no meaning"),
         ({"embedding": 4}, r"`embedding` has no meaning"),
         ({"random_marks": 4}, r"`random_marks` has no meaning"),
         ({"epsilon": float("inf")}, r"needs a finite `epsilon`"),

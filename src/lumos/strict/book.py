@@ -546,7 +546,7 @@ class ReleaseBook:
                 f"{ANSWERS_OF_CALIBRATION} answers of calibration would exceed the lifetime limit "
                 f"of {answers} answers",
                 int(over.sum()),
-                "predict with an earlier run, or raise `answers`",
+                "predict with an earlier run, or raise `score_queries`",
             )
         return account, new
 

@@ -4,14 +4,14 @@
 its neighbours would be a mark of the sender, and so of a community. So every receiver draws for
 itself what it takes each message to say.
 
-**Propagated labels.** An propagated label is the class, or the random mark, that a device's
+**Propagated labels.** A propagated label is the class, or the random mark, that a device's
 evidence so far points to, randomized. It is a function of received messages and public matrices
 only, so it costs no ε of any feature or label; it tells something about the sender's edges and
 degree, and is randomized for that.
 
 Guarantee: one propagated label is the same for all receivers, so one edge changes at most the
 propagated labels of its two ends: ε_m each, for any two neighbourhoods, however many receivers
-collude. All that follows from an propagated label is a function of what was sent. An propagated
+collude. All that follows from a propagated label is a function of what was sent. A propagated
 label made for one receiver, without what that receiver sent, would guarantee nothing
 (`tests/strict/test_propagated_labels.py` breaks it).
 

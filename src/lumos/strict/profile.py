@@ -285,7 +285,7 @@ class StrictProfile:
             for role, devices in groups.items():
                 book.check_charge(schedule.sum_charge(role), devices)
             if config.train.task == "link":
-                book.check_calibration(schedule.strict.answers)
+                book.check_calibration(schedule.strict.score_queries)
         places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
         return Programs[Any](
             trainers=[

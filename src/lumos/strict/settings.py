@@ -53,10 +53,10 @@ CLASSIFY_ONLY = frozenset(
 LINK_ONLY = frozenset(
     {
         "embedding",
-        "words",
+        "tokens",
         "random_marks",
         "query_bits",
-        "answers",
+        "score_queries",
         "query_epsilon",
         "group",
     }
@@ -79,7 +79,7 @@ class StrictSettings:
     randomized label is made from it. By default the same as epsilon. inf: true labels, protected by
     the noise of the sums only (classify)."""
     mechanism: str = AUTO
-    """How a randomized label or an propagated label is randomized: krr, randomized response;
+    """How a randomized label or a propagated label is randomized: krr, randomized response;
     digits, the same on one digit of its number; auto: whichever keeps more bits for the number of
     classes and ε (classify)."""
     propagated_labels: int = 2
@@ -88,7 +88,7 @@ class StrictSettings:
     classify: the class that what it received points to; link: the random mark that it received
     most, 3 by default."""
     propagated_epsilon: float = 4.0
-    """ε of one propagated label. It is about edges and degrees: an propagated label is made of what
+    """ε of one propagated label. It is about edges and degrees: a propagated label is made of what
     a device received, not of its own features or label."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on randomized labels and propagated labels, as one
@@ -106,7 +106,7 @@ class StrictSettings:
     come to 30.5."""
     embedding: int = 24
     """Numbers in the embedding of a device's words, 2 to 64 (link)."""
-    words: int = 8
+    tokens: int = 8
     """How many of its rarest words a device uses in the sums of products (link)."""
     random_marks: int = 16
     """Number of random marks, 2 to 32: a device draws one at random, and propagated labels spread
@@ -114,7 +114,7 @@ class StrictSettings:
     (link)."""
     query_bits: int = 2
     """Bits of one answer: two devices learn one of 2, 4 or 8 levels of their score (link)."""
-    answers: int = 16
+    score_queries: int = 16
     """Most answers that a device gives in its life (over all runs with a book, otherwise in this
     one): two for calibration, half of the rest to questions of its own, half to those of others.
     0: no limit, for measuring only (link)."""
@@ -161,15 +161,15 @@ class StrictSettings:
             raise UsageError(
                 f"`propagated_epsilon` must be above 0 and finite, got {self.propagated_epsilon}"
             )
-        for name, least, most in (("embedding", 2, 64), ("words", 1, 64), ("random_marks", 2, 32)):
+        for name, least, most in (("embedding", 2, 64), ("tokens", 1, 64), ("random_marks", 2, 32)):
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.query_bits not in (1, 2, 3):
             raise UsageError(f"`query_bits` must be 1, 2 or 3, got {self.query_bits}")
-        if self.answers != 0 and self.answers <= ANSWERS_OF_CALIBRATION:
+        if self.score_queries != 0 and self.score_queries <= ANSWERS_OF_CALIBRATION:
             raise UsageError(
-                f"`answers` must be above {ANSWERS_OF_CALIBRATION}, those of calibration, or 0 for "
-                f"no limit; got {self.answers}"
+                f"`score_queries` must be above {ANSWERS_OF_CALIBRATION}, those of calibration, or 0 for "
+                f"no limit; got {self.score_queries}"
             )
         if not self.query_epsilon > 0:
             raise UsageError(f"`query_epsilon` must be above 0, got {self.query_epsilon}")

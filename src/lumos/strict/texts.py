@@ -196,7 +196,7 @@ def _links(config: Config) -> dict[str, Any]:
     sums = f"sums ({strict.update_epsilon:g}, {strict.update_delta:g})"
     if strict.protect != "noise":
         sums = "exact sums"
-    answers = f"{strict.answers} answers" if strict.answers else "any number of answers"
+    answers = f"{strict.score_queries} answers" if strict.score_queries else "any number of answers"
     return {
         "budget": f"{sums} · {answers} of {strict.query_bits} bits",
         "own": "the asker's own degree alone",

@@ -98,7 +98,7 @@ TRAIN_OPTIONS = (
     "update_epsilon",
     "update_delta",
     "scaling",
-    "answers",
+    "score_queries",
     "book",
     "aggregate",
     "randomness",

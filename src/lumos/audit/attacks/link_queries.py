@@ -68,7 +68,7 @@ def attack_link_askers(scene: Scene) -> Iterator[AuditRow]:
     about = AttackedDevices.of(recorded.graph, askers)
     for m in ASKERS:
         scene.say(f"{m} askers pool their answers")
-        yield from pooled_rows(about, levels, m, halves(result.strict.answers)[1])
+        yield from pooled_rows(about, levels, m, halves(result.strict.score_queries)[1])
 
 
 def devices_of(recorded: Recorded) -> LinkResult:
@@ -89,7 +89,7 @@ def limit_rows(recorded: Recorded, result: LinkResult, seed: int) -> Iterator[Au
     """Answers, and bits, of the device that gave most, where all ask as much as they can."""
     calibration = answers_on(recorded.tape, recorded.graph.devices)
     given = flooded(result, seed) if result.reading.way != ALONE else np.zeros_like(calibration)
-    limit = result.strict.answers
+    limit = result.strict.score_queries
     bits = calibration * CALIBRATION_BITS + given * result.strict.query_bits
     claimed = counted(recorded.run, FEATURES, ANSWERS, "bits")
     for measure, most, bound in (
@@ -153,7 +153,7 @@ def asked_by(result: LinkResult, askers: Ints, vectors: Any = None) -> Ints:
         own = own.copy()
         own[askers] = vectors
     # No budget: see above.
-    result = replace(result, vectors=own, strict=replace(result.strict, answers=0))
+    result = replace(result, vectors=own, strict=replace(result.strict, score_queries=0))
     targets = np.setdiff1d(np.arange(many), askers)
     pairs = np.stack([np.repeat(askers, len(targets)), np.tile(targets, len(askers))], axis=1)
     with recording(_nothing):

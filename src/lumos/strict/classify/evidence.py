@@ -25,7 +25,7 @@ messages.
 
 Final logits are own logits times a, plus the evidence of randomized labels and of each propagated
 label times a weight of its own, plus a bias for each class. Messages of one device are not
-independent, and an propagated label repeats some of what randomized labels say already: the weights
+independent, and a propagated label repeats some of what randomized labels say already: the weights
 learn by how much. So few of them hardly suffer from noise in the sums.
 
 The model selection of validation devices: own features, or with neighbours; and what it tells of

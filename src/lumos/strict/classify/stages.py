@@ -254,7 +254,7 @@ class PropagatedLabels(RandomizedLabels):
         return self.schedule.label_form.alphabet * self.schedule.propagated_label_mechanism.alphabet
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
-        """Have all devices send an propagated label on what they received."""
+        """Have all devices send a propagated label on what they received."""
         yield from state.tell_propagated_label(1 + step)
 
 
@@ -464,7 +464,7 @@ class ClassifySchedule(Schedule):
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
-        """How an propagated label is randomized."""
+        """How a propagated label is randomized."""
         return make_mechanism(self.classes, self.strict.propagated_epsilon, self.strict.mechanism)
 
     @property

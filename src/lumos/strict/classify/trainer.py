@@ -5,7 +5,7 @@ and sums.
 2. Sums train an own encoder on features alone (`encoder`).
 3. Training devices release their randomized label. All others release nothing of their own.
 4. One sum learns what randomized labels mean (`evidence`). Every device then tells its neighbours
-   an propagated label made of what it received (`messages`), one sum learns what it means, and so
+   a propagated label made of what it received (`messages`), one sum learns what it means, and so
    on.
 5. Validation devices, whose label never leaves them, fit the weights of everything (`evidence`),
    and a tree network if asked to (`head`).
@@ -191,7 +191,7 @@ class StrictClassifier(StrictTrainer):
         self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
 
     def tell_propagated_label(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours an propagated label of what it received so far."""
+        """Every device tells all its neighbours a propagated label of what it received so far."""
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         evidence = np.sum(self._evidence(number), axis=0)
         if self.control:  # of nothing, so every class is as likely

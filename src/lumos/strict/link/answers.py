@@ -119,11 +119,11 @@ class AnswerBudget:
         What calibration took beyond its part is taken from both halves; where one of them is used
         up already, from the other. Both together never exceed what is left of the whole budget.
         """
-        asking, answering = halves(strict.answers)
-        if not strict.answers:
+        asking, answering = halves(strict.score_queries)
+        if not strict.score_queries:
             return np.full_like(self.asked, asking), np.full_like(self.answered, answering)
         over = np.maximum(self.calibrated - ANSWERS_OF_CALIBRATION, 0)
-        whole = np.maximum(strict.answers - self.given(), 0)
+        whole = np.maximum(strict.score_queries - self.given(), 0)
         may_ask = np.clip(asking - (over + 1) // 2 - self.asked, 0, whole)
         may_answer = np.clip(answering - over // 2 - self.answered, 0, whole - may_ask)
         return may_ask, may_answer

@@ -116,7 +116,7 @@ COUNTED = 32
 """Words of a device that count in full in the sum of counts; with more, each counts less."""
 
 
-class WordRows:
+class TokenRows:
     """Words, and what is made of them at home.
 
     Args:
@@ -204,9 +204,11 @@ class LinkEncoder:
         public: public randomness, for the start.
     """
 
-    def __init__(self, words: WordRows, schedule: "LinkSchedule", public: PublicRandomness) -> None:
+    def __init__(
+        self, words: TokenRows, schedule: "LinkSchedule", public: PublicRandomness
+    ) -> None:
         self._words = words
-        self._most = schedule.strict.words
+        self._most = schedule.strict.tokens
         size = schedule.strict.embedding
         self.basis: Doubles = public.generator("basis").standard_normal((words.width, size))
         """[words, K] E."""

@@ -45,7 +45,7 @@ def guarantees(schedule: LinkSchedule, life: Disclosed | None = None) -> list[di
     rows["label"] = ("not used",) * 3
     if life is None:
         return with_life(rows, {}, columns)
-    most = f"of {schedule.strict.answers} " if schedule.strict.answers else ""
+    most = f"of {schedule.strict.score_queries} " if schedule.strict.score_queries else ""
     given = f"{NONE} beyond their number: {life.answers} {most}so far"
     whole = _rows(schedule, life, given)
     label = f"ε = {up(life.label)} by runs that classify" if life.label else "not used"
@@ -102,15 +102,13 @@ def _answers(schedule: LinkSchedule) -> str:
     calibration = ANSWERS_OF_CALIBRATION * 3
     if math.isfinite(strict.query_epsilon):
         each = f"ε = {up(strict.query_epsilon)} for each answer"
-        if strict.answers:
-            return f"{each}, {up(strict.answers * strict.query_epsilon)} for all of them"
+        if strict.score_queries:
+            return f"{each}, {up(strict.score_queries * strict.query_epsilon)} for all of them"
         return f"{each}, any number of them"
-    if not strict.answers:
+    if not strict.score_queries:
         return f"{NONE}: {strict.query_bits} bits for each asker, any number of them"
-    rest = (strict.answers - ANSWERS_OF_CALIBRATION) * strict.query_bits
-    return (
-        f"{NONE} beyond their number: {calibration + rest} bits at most in {strict.answers} answers"
-    )
+    rest = (strict.score_queries - ANSWERS_OF_CALIBRATION) * strict.query_bits
+    return f"{NONE} beyond their number: {calibration + rest} bits at most in {strict.score_queries} answers"
 
 
 def reading(schedule: LinkSchedule) -> str:
@@ -127,8 +125,8 @@ def reading(schedule: LinkSchedule) -> str:
             "the encoder, what is compared, thresholds, and what a level means",
         ),
         "Scores are the observer's, from true data: no figure covers them.",
-        f"A device gives at most {strict.answers} answers {life}."
-        if strict.answers
+        f"A device gives at most {strict.score_queries} answers {life}."
+        if strict.score_queries
         else "There was no limit to answers: this is for measuring only.",
         "Both ends follow the protocol (semi-honest): one that lies about its vector or its tables "
         "learns another function of the other's vector, as many bits of it; a partner that lies "

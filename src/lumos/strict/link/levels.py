@@ -9,7 +9,7 @@ how much evidence each level is. Where no vector does, the asker's own degree al
 Neighbourhood sketch: what a device hears from its neighbours, as a vector to compare with others'.
 
 Every device draws a random mark at random and tells its neighbours. Then, a few times, it tells
-them the random mark that it heard most often: an propagated label, randomized, the same for all of
+them the random mark that it heard most often: a propagated label, randomized, the same for all of
 them (`propagated_labels`). So random marks gather in neighbourhoods, and two devices that know the
 same people hear the same random marks.
 
@@ -227,7 +227,7 @@ class NeighbourhoodSketch:
 
     Args:
         shard: the hosted devices.
-        mechanism: how an propagated label on random marks is randomized.
+        mechanism: how a propagated label on random marks is randomized.
     """
 
     def __init__(self, shard: Shard, mechanism: Mechanism) -> None:

@@ -48,7 +48,7 @@ from lumos.strict.link.answers import (
     pair_keys,
     scores,
 )
-from lumos.strict.link.encoder import LinkEncoder, WordRows
+from lumos.strict.link.encoder import LinkEncoder, TokenRows
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -225,7 +225,7 @@ class LinkResult:
         features = features_of(training)
         if schedule.first_stages:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
-        words = WordRows(features, signed=schedule.signed)
+        words = TokenRows(features, signed=schedule.signed)
         _check(schedule, words.width, weights, kept, len(shard))
         encoder = LinkEncoder(words, schedule, public)
         encoder.load_state_dict(weights)
@@ -463,7 +463,7 @@ def _coin_name(result: LinkResult, pairs: Ints, budget: AnswerBudget) -> str:
     Two runs that drew with the same randomness at two ε would reveal more than both together.
     """
     strict = result.strict
-    settings = repr((strict.query_epsilon, strict.query_bits, strict.answers))
+    settings = repr((strict.query_epsilon, strict.query_bits, strict.score_queries))
     run = digest_of(result.vectors, result.reading.kept) + settings
     parts = pairs.tobytes() + budget.digest() + run.encode()
     return blake2b(parts, digest_size=16).hexdigest()

@@ -105,7 +105,7 @@ class Products(LinkStage):
         # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: words are 0 or 1, at most `words` of them, and
         # embeddings have norm 1. Other words and another embedding move it by the square root of
         # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times the words.
-        words = math.sqrt(self.schedule.strict.words)
+        words = math.sqrt(self.schedule.strict.tokens)
         return Sensitivity(2 * words, math.sqrt(10) * words)
 
     def budget(self, step: int) -> float:
@@ -187,7 +187,7 @@ class Marks(LinkStage):
         return self.schedule.strict.random_marks
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Have every device send its random mark, or an propagated label."""
+        """Have every device send its random mark, or a propagated label."""
         yield from state.tell(step)
 
     def vectors(self, state: "StrictLinker") -> Doubles:
@@ -261,7 +261,7 @@ class LinkSchedule(Schedule):
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
-        """How an propagated label is randomized: one byte, so that it can be counted at once."""
+        """How a propagated label is randomized: one byte, so that it can be counted at once."""
         return make_mechanism(self.strict.random_marks, self.strict.propagated_epsilon, "krr")
 
     def disclosed(self, role: Role = Role.NOBODY) -> Disclosed:

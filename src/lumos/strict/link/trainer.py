@@ -25,7 +25,7 @@ from lumos.exchange.observer import LedgerReport
 from lumos.strict.accounting import Disclosed, propagated_label_charge
 from lumos.strict.book import UNMATCHED, ReleaseBook
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
-from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, WordRows, match
+from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
 from lumos.strict.link.guarantees import guarantees, reading, warnings
 from lumos.strict.link.levels import (
     ALONE,
@@ -149,7 +149,7 @@ class StrictLinker(StrictTrainer):
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
-        self.words = WordRows(self._scaled_features(), signed=self.schedule.signed)
+        self.words = TokenRows(self._scaled_features(), signed=self.schedule.signed)
         if self.control:
             chance = self.shard.randomness.uniform_each(self.words.held, "control words", 0)
             self.words.replaced(np.floor(chance * self.words.width).astype(np.int64))
@@ -168,7 +168,7 @@ class StrictLinker(StrictTrainer):
         self._paired = True
 
     def tell(self, number: int) -> Program[None]:
-        """Every device tells all its neighbours its random mark, or an propagated label, the same
+        """Every device tells all its neighbours its random mark, or a propagated label, the same
         to all."""
         shard, strict = self.shard, self.schedule.strict
         sent = self.sketch.message(number)
@@ -224,7 +224,7 @@ class StrictLinker(StrictTrainer):
         """
         shard, strict = self.shard, self.schedule.strict
         if self.book is not None:
-            self.book.calibrate(shard.devices, strict.answers)
+            self.book.calibrate(shard.devices, strict.score_queries)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")

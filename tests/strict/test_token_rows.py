@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from lumos.strict.link.encoder import COUNTED, WordRows
+from lumos.strict.link.encoder import COUNTED, TokenRows
 
 
-def rows_of(features: Any, *, signed: bool = False) -> WordRows:
-    return WordRows(features, signed=signed)
+def rows_of(features: Any, *, signed: bool = False) -> TokenRows:
+    return TokenRows(features, signed=signed)
 
 
-def has(rows: WordRows) -> np.ndarray:
+def has(rows: TokenRows) -> np.ndarray:
     """[devices, words] 1 where a device has the word."""
     return (rows.weighted(np.ones(rows.width)).toarray() > 0).astype(int)
 
