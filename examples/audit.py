@@ -3,7 +3,7 @@
 import lumos
 
 run = lumos.train("demo:600", epsilon=2.0)
-report = lumos.run_audit(run, attacks=["symbol", "ledger"])
+report = lumos.run_audit(run, attacks=["randomized-labels", "ledger"])
 for row in report.rows:
     found, without, claimed = report.figures(row)
     print(f"{row.adversary}, {row.about}: {found}; claimed {claimed}: {report.verdict(row)}")
