@@ -3,9 +3,12 @@
 import dataclasses
 import gc
 import os
+import pickle
 import signal
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +83,28 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("the real graphs are not here; set LUMOS_DATA to the folder that holds them")
     return folder
+
+
+_DRAWINGS: dict[bytes, Any] = {}
+"""By function and arguments, what was drawn in this test process."""
+
+
+@pytest.fixture
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawings with the same contents are drawn once; for tests of everything around them."""
+    from lumos.report import charts
+
+    draw = charts._drawn
+
+    def drawn(drawing: "partial[Any]") -> Any:
+        key = pickle.dumps(
+            (drawing.func.__qualname__, drawing.args, sorted(drawing.keywords.items()))
+        )
+        if key not in _DRAWINGS:
+            _DRAWINGS[key] = draw(drawing)
+        return _DRAWINGS[key]
+
+    monkeypatch.setattr(charts, "_drawn", drawn)
 
 
 @pytest.fixture

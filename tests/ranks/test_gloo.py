@@ -139,11 +139,17 @@ def test_what_parts_cannot_be_trained_with(
         lumos.train(tmp_path / "parts", **{"seed": SEED, **settings})
 
 
-MEASURED = """ import sys, tracemalloc from pathlib import Path from lumos.ranks.world import joined
-from lumos.runs.train import Hosting from lumos.runs.train import train_rank with joined(60) as
-world: tracemalloc.start() train_rank(sys.argv[1], hosting=Hosting(world=world), encoder_epochs=1,
-epochs=7, propagated_labels=1) if world.rank == 1:
-Path(sys.argv[2]).write_text(str(tracemalloc.get_traced_memory()[1]))
+MEASURED = """
+import sys, tracemalloc
+from pathlib import Path
+from lumos.ranks.world import joined
+from lumos.runs.train import Hosting, train_rank
+with joined(60) as world:
+    tracemalloc.start()
+    hosting, asked = Hosting(world=world), {"encoder_epochs": 1, "epochs": 7}
+    train_rank(sys.argv[1], hosting=hosting, propagated_labels=1, **asked)
+    if world.rank == 1:
+        Path(sys.argv[2]).write_text(str(tracemalloc.get_traced_memory()[1]))
 """
 
 

@@ -378,8 +378,6 @@ def test_odd_features(features: Any, protect: str) -> None:
 
 def test_dense_and_sparse_features_are_the_same_run() -> None:
     dense = town(40).features
-    one = linked(with_features(np.asarray(dense)), protect="none")
-    two = linked(with_features(csr_array(np.asarray(dense))), protect="none")
     with the_same_randomness():
         one = linked(with_features(np.asarray(dense)), protect="none")
         two = linked(with_features(csr_array(np.asarray(dense))), protect="none")

@@ -23,6 +23,7 @@ import dataclasses
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -361,6 +362,12 @@ class RunFolder:
         write_json(self.path / "result.json", summary(run), private=True)
 
 
+@cache
+def _installed() -> dict[str, str]:
+    """Return the versions of the packages that the numbers of a run depend on."""
+    return {name: version(name) for name in ("torch", "numpy", "scipy")}
+
+
 def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards: int) -> About:
     """Return the content of `run.json`."""
     facts = problem.whole or problem.facts
@@ -368,7 +375,7 @@ def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards
         lumos=lumos.__version__,
         versions={
             "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy", "scipy")},
+            **_installed(),
         },
         graph=facts.name,
         source=plain(dict(source)),
