@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,9 @@ from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
 from lumos.machine import _loaded_openblas, _openblas
+
+if TYPE_CHECKING:
+    from tests.report.chromium import Browser
 
 # Properties are tried with so many examples where a test does not say; more in `make evidence`.
 # No deadline: how long an example takes depends on what else the machine does.
@@ -64,6 +67,17 @@ def _torch_is_left_as_it_was() -> Iterator[None]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
     """Folders and trained runs that are made once for all test processes."""
     return SharedFolders.of_session(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    """A browser, started once in each test process that opens pages."""
+    from tests.report.chromium import WANTED, browser, find
+
+    if find() is None:
+        pytest.skip(WANTED)
+    with browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
