@@ -34,7 +34,7 @@ OPTIONS = [
     "--propagated-labels",
     "1",
     "--randomness",
-    "simulated",
+    "seeded",
 ]
 PATIENCE = 300.0
 """Seconds after which a test that hangs fails instead."""
@@ -89,7 +89,7 @@ def test_up_ends_with_the_weights_of_the_simulation(expected: str, tmp_path: Pat
     assert result["devices"] == DEVICES
     assert result["lost"] == []
     assert result["sums"] == QUICK["epochs"] + 2  # the last sums: model selection and temperature
-    assert result["randomness"] == "simulated"
+    assert result["randomness"] == "seeded"
     assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
     kept = {file.name for file in (out / "parties" / "device-3").iterdir()}
     handed = {"part-00003.safetensors", "manifest.json", "run.json", "directory.json"}
@@ -205,7 +205,7 @@ def test_kills_and_bad_packets_change_nothing(expected: str, layout: FederationL
 )
 def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
     python = [sys.executable, "-W", "error"]  # also of a process that nobody waited for
-    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--randomness", "simulated"]
+    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--randomness", "seeded"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:

@@ -146,8 +146,8 @@ from lumos.ranks.world import joined
 from lumos.runs.train import Hosting, train_rank
 with joined(60) as world:
     tracemalloc.start()
-    hosting, asked = Hosting(world=world), {"encoder_epochs": 1, "epochs": 7}
-    train_rank(sys.argv[1], hosting=hosting, propagated_labels=1, **asked)
+    settings = {"encoder_epochs": 1, "epochs": 7, "propagated_labels": 1}
+    train_rank(sys.argv[1], hosting=Hosting(world=world), **settings)
     if world.rank == 1:
         Path(sys.argv[2]).write_text(str(tracemalloc.get_traced_memory()[1]))
 """

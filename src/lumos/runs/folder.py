@@ -20,10 +20,10 @@ that were given as held out for `link` are in the folder: without them it could 
 """
 
 import dataclasses
+import functools
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -362,7 +362,7 @@ class RunFolder:
         write_json(self.path / "result.json", summary(run), private=True)
 
 
-@cache
+@functools.cache
 def _installed() -> dict[str, str]:
     """Return the versions of the packages that the numbers of a run depend on."""
     return {name: version(name) for name in ("torch", "numpy", "scipy")}
