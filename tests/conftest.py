@@ -3,9 +3,12 @@
 import dataclasses
 import gc
 import os
+import pickle
 import signal
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,6 +22,9 @@ from lumos.crypto import entropy
 from lumos.exchange import LedgerReport
 from lumos.graph import Graph, load
 from lumos.machine import _loaded_openblas, _openblas
+
+if TYPE_CHECKING:
+    from tests.report.chromium import Browser
 
 # Properties are tried with so many examples where a test does not say; more in `make evidence`.
 # No deadline: how long an example takes depends on what else the machine does.
@@ -64,6 +70,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
 
 
 @pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Browser"]:
+    """A browser, started once in each test process that opens pages."""
+    from tests.report.chromium import WANTED, browser, find
+
+    if find() is None:
+        pytest.skip(WANTED)
+    with browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def sixty() -> Graph:
     return load("demo:60")
 
@@ -80,6 +97,28 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("the real graphs are not here; set LUMOS_DATA to the folder that holds them")
     return folder
+
+
+_DRAWINGS: dict[bytes, Any] = {}
+"""By function and arguments, what was drawn in this test process."""
+
+
+@pytest.fixture
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawings with the same contents are drawn once; for tests of everything around them."""
+    from lumos.report import charts
+
+    draw = charts._drawn
+
+    def drawn(drawing: "partial[Any]") -> Any:
+        key = pickle.dumps(
+            (drawing.func.__qualname__, drawing.args, sorted(drawing.keywords.items()))
+        )
+        if key not in _DRAWINGS:
+            _DRAWINGS[key] = draw(drawing)
+        return _DRAWINGS[key]
+
+    monkeypatch.setattr(charts, "_drawn", drawn)
 
 
 @pytest.fixture

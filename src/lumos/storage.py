@@ -11,12 +11,14 @@ gigabytes, whatever its headers say.
 """
 
 import fcntl
+import io
 import json
 import math
 import os
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +36,8 @@ UNPACKED_BYTES = 1 << 29
 UNPACKED_RATIO = 50
 """An npz may unpack to so many bytes more than so many times its size."""
 _MAX_HEADER = 10_000
+_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
+"""By version of an array in an npz, the bytes of the length of its header."""
 _PIECE = 1 << 20
 
 
@@ -218,13 +222,11 @@ def _unpack(
     name = one_line(member.filename.removesuffix(".npy"))
     with archive.open(member) as raw:
         version = np.lib.format.read_magic(raw)
-        if version == (1, 0):
-            header = np.lib.format.read_array_header_1_0(raw, _MAX_HEADER)
-        elif version == (2, 0):
-            header = np.lib.format.read_array_header_2_0(raw, _MAX_HEADER)
-        else:
+        if version not in _LENGTH_BYTES:
             raise InputError(f"is damaged: the array {name!r} is of an unknown version")
-        shape, by_column, dtype = header
+        length = raw.read(_LENGTH_BYTES[version])
+        text = raw.read(min(int.from_bytes(length, "little"), _MAX_HEADER + 1))
+        shape, by_column, dtype = _header(version, length + text)
         if dtype.hasobject and wanted is not None and name not in wanted:
             return None
         if dtype.hasobject or dtype.fields is not None:
@@ -236,6 +238,14 @@ def _unpack(
         while piece := raw.read(_PIECE):  # what is not there asks for no memory
             content += piece
     return np.ndarray(shape, dtype, content, order="F" if by_column else "C")
+
+
+@lru_cache(maxsize=1024)
+def _header(version: tuple[int, int], text: bytes) -> tuple[tuple[int, ...], bool, Any]:
+    """Return shape, order and type from the header of an array; files of one kind share many."""
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(io.BytesIO(text), _MAX_HEADER)
+    return np.lib.format.read_array_header_2_0(io.BytesIO(text), _MAX_HEADER)
 
 
 @contextmanager

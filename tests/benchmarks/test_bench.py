@@ -41,7 +41,7 @@ def test_bytes_of_a_comparison_stand_beside_the_formula() -> None:
 
 def test_messages_of_a_masked_sum() -> None:
     """Secure and ideal sums and ledgers are checked to be the same on the way."""
-    rows = {row.unit: row for row in bench_crypto.sum_rows(60, 8)}
+    rows = {row.unit: row for row in bench_crypto.sum_rows(60, 512)}
     assert rows["messages a device"].ours == 8
 
 

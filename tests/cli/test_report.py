@@ -11,6 +11,8 @@ import torch
 import lumos
 from lumos.cli.main import run
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 torch.set_num_threads(1)  # small graphs: a second thread only waits
 
 

@@ -157,6 +157,7 @@ def test_no_noise_is_valid_json(
             "compare": "ideal",
             "epsilon": float("inf"),
             "bins": True,
+            "iterations": 5,
             "epochs": 1,
         }
         out = tmp_path / "run"

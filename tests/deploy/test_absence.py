@@ -109,7 +109,10 @@ def back_in_time(federation: Federation, killer: Killer) -> None:
 @pytest.mark.parametrize(
     ("topic", "phase"),
     [
-        *((topic, SUM_PHASE) for topic in IN_A_SUM),
+        *(
+            pytest.param(topic, SUM_PHASE, marks=pytest.mark.long if topic in LESS_OFTEN else ())
+            for topic in IN_A_SUM
+        ),
         ("draw-commitment", 1),
         ("draw-contribution", 1),
         ("keys", 1),

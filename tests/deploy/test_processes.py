@@ -16,7 +16,6 @@ from tests.deploy.participants import until
 from tests.deploy.processes import Processes, laid_out
 
 import lumos
-from lumos.cli.main import run
 from lumos.crypto import entropy
 from lumos.deploy.identity import seal_box, subject
 from lumos.deploy.local_federation import FederationLayout, children_of
@@ -69,12 +68,23 @@ def commands(pids: list[int]) -> dict[int, str]:
     return {pid: Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids}
 
 
-def test_up_ends_with_the_weights_of_the_simulation(
-    expected: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    assert run(["up", f"demo:{DEVICES}", *OPTIONS, "--json", "--keep", "--out", str(out)]) == 0
-    result = json.loads(capsys.readouterr().out)
+def test_up_ends_with_the_weights_of_the_simulation(expected: str, tmp_path: Path) -> None:
+    """Nobody is left running, or waiting to be asked how it ended, and no file is left open."""
+    out, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-W", "always", "-m", "lumos", "up", f"demo:{DEVICES}", *OPTIONS]
+    up = subprocess.run(
+        [*command, "--json", "--keep", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        timeout=PATIENCE,
+    )
+    assert up.returncode == 0, up.stderr
+    assert "ResourceWarning" not in up.stderr
+    assert "ignored" not in up.stderr
+    assert list(temporary.iterdir()) == []
+    result = json.loads(up.stdout)
     assert result["weights_sha256"] == expected
     assert result["devices"] == DEVICES
     assert result["lost"] == []
@@ -85,19 +95,6 @@ def test_up_ends_with_the_weights_of_the_simulation(
     handed = {"part-00003.safetensors", "manifest.json", "run.json", "directory.json"}
     identity = {"certificate.pem", "key.pem", "seal.key", "authority.pem"}
     assert kept == handed | identity | {"result.json", "weights.npz"}  # and no secret of the run
-
-
-def test_up_ends_without_a_warning(tmp_path: Path) -> None:
-    """Nobody is left running, or waiting to be asked how it ended, and no file is left open."""
-    command = [sys.executable, "-W", "always", "-m", "lumos", "up", f"demo:{DEVICES}", *OPTIONS]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    up = subprocess.run(
-        [*command, "--json"], capture_output=True, text=True, env=environment, timeout=PATIENCE
-    )
-    assert up.returncode == 0, up.stderr
-    assert "ResourceWarning" not in up.stderr
-    assert "ignored" not in up.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long  # in virtual time: test_absence.test_a_bad_network_and_kills_change_nothing
@@ -124,6 +121,7 @@ def test_chaos(expected: str, layout: FederationLayout) -> None:
         assert participants.weights() == {expected}
 
 
+@pytest.mark.long  # in virtual time: test_absence.test_a_device_that_never_comes_back
 def test_a_device_that_does_not_come_back_is_left_out(layout: FederationLayout) -> None:
     with Processes(layout, QUICK, deadline=2.0) as participants:
         participants.start_all()

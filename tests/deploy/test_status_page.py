@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.deploy.watched import WatchedFederation, config_of, split
-from tests.report.chromium import Browser, Tab, browser, find
-from tests.report.test_browser import DRAWN, SIZES, WANTED, channels, contrast, of_scheme
+from tests.report.chromium import Browser, Tab
+from tests.report.test_browser import DRAWN, SIZES, channels, contrast, of_scheme
 
 import lumos
 from lumos.deploy.status import (
@@ -102,14 +102,6 @@ def page() -> Iterator[StatusPage]:
     with StatusPage() as made:
         made.publish(RUNNING)
         yield made
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if find() is None:
-        pytest.skip(WANTED)
-    with browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 def ask(

@@ -1,22 +1,11 @@
 """The site in a real browser, from the disk and offline: on a desk and on a phone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.report.chromium import Browser, browser, find
+from tests.report.chromium import Browser
 
-pytestmark = pytest.mark.skipif(
-    find() is None,
-    reason="there is no Chromium to open the site in; type: make browser INSTALL=yes",
-)
 PAGES = ["index", "tutorial", "commands", "strict", "api/settings", "howto/scales", "evaluate"]
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
 
 
 @pytest.mark.parametrize("width", [390, 1280])

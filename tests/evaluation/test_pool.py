@@ -71,7 +71,13 @@ run_jobs(jobs, at_once=1, logs=folder / "logs", on_end=print)
 """
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "blow",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),  # also: Ctrl-C in test_reproduce
+        signal.SIGKILL,
+    ],
+)
 def test_no_process_outlives_its_parent(tmp_path: Path, blow: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], stderr=subprocess.DEVNULL

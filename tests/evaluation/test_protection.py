@@ -1,5 +1,7 @@
 """The whole guarantee in one line: the weakest of each row, nothing left out."""
 
+from typing import Any
+
 import lumos
 from lumos.evaluation.result import protection, protection_of
 
@@ -31,7 +33,8 @@ def test_of_runs_and_baselines() -> None:
     strict = lumos.train("demo:60", encoder_epochs=2, epochs=47)
     assert protection_of(strict.summary()) == protection(strict.guarantees)
     assert protection(strict.guarantees).startswith("label: ε = 3, pure; features: (8, 1e-05); ")
-    paper = lumos.train("demo:60", profile="paper", compare="ideal", floor=False, epochs=1)
+    quick: dict[str, Any] = {"compare": "ideal", "iterations": 5, "floor": False, "epochs": 1}
+    paper = lumos.train("demo:60", profile="paper", **quick)
     assert protection_of(paper.summary()) == (
         "no guarantee: other messages leave without protection; ε = 2 covers releases alone"
     )

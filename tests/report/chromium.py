@@ -20,6 +20,10 @@ import websocket
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 120
 """Seconds after which a browser that does not answer is an error."""
+WANTED = (
+    "there is no Chromium to open the page in; install the Debian package chromium "
+    "(make browser INSTALL=yes), or put chromium or google-chrome on the path"
+)
 
 
 def find() -> str | None:

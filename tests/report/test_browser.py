@@ -2,7 +2,6 @@
 
 import io
 import re
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from tests.report.chromium import Browser, Tab, browser, find
+from tests.report.chromium import Browser, Tab
 from tests.report.page_reading import read, tables
+from tests.shared_runs import SharedFolders
 
 import lumos
 from lumos.report import (
@@ -31,10 +31,6 @@ from lumos.report import (
 WIDTHS = (1280, 390, 320)
 LEGIBLE = 9.5
 """Least size of words in figures on a telephone, in pixels."""
-WANTED = (
-    "there is no Chromium to open the page in; install the Debian package chromium "
-    "(make browser INSTALL=yes), or put chromium or google-chrome on the path"
-)
 
 SIZES = """(() => {
   const wide = document.documentElement.clientWidth;
@@ -58,24 +54,19 @@ DRAWN = """[...document.querySelectorAll('svg')].map((svg) => {
 })"""
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if find() is None:
-        pytest.skip(WANTED)
-    with browser(tmp_path_factory.mktemp("chromium")) as running:
-        yield running
-
-
 @pytest.fixture(scope="session")
-def pages(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(runs: dict[str, Path], shared: SharedFolders) -> dict[str, Path]:
     """A page of every kind of run, one of all kinds of figures, one of hostile names."""
-    folder = tmp_path_factory.mktemp("pages")
-    written = {
-        kind: lumos.load_run(run).report(folder / f"{run.name}.html") for kind, run in runs.items()
-    }
-    written["figures"] = figures().write(folder / "figures.html")
-    written["hostile"] = hostile().write(folder / "hostile.html")
-    return written
+
+    def write(folder: Path) -> None:
+        folder.mkdir()
+        for kind, run in runs.items():
+            lumos.load_run(run).report(folder / f"{kind}.html")
+        figures().write(folder / "figures.html")
+        hostile().write(folder / "hostile.html")
+
+    folder = shared.made("pages", write)
+    return {page.stem: page for page in folder.glob("*.html")}
 
 
 def figures() -> Page:

@@ -12,7 +12,6 @@ import pytest
 from nbclient import NotebookClient
 from tests.report.chromium import Browser
 from tests.report.page_reading import Node, read
-from tests.report.test_browser import chromium as chromium
 
 import lumos
 from lumos.audit.table import AuditReport, AuditRow, Exactly

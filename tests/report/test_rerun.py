@@ -13,6 +13,14 @@ import lumos
 from lumos.cli.main import run as lumos_command
 from lumos.report.sections import rerun_command
 
+QUICK: dict[str, Any] = {
+    "profile": "paper",
+    "compare": "ideal",
+    "iterations": 5,
+    "epochs": 1,
+    "floor": False,
+}
+
 
 def test_the_command_repeats_the_run(run: Path, tmp_path: Path) -> None:
     (code,) = page(run).all("pre")
@@ -38,7 +46,7 @@ def test_a_name_stays_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Also where a folder is called the same, for example that of an earlier run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo:60").mkdir()
-    lumos.train("demo:60", out="run", profile="paper", compare="ideal", epochs=1, floor=False)
+    lumos.train("demo:60", out="run", **QUICK)
     command = rerun_command(lumos.load_run(tmp_path / "run"))
     assert command is not None
     assert shlex.split(command)[2] == "demo:60"
@@ -46,8 +54,7 @@ def test_a_name_stays_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_graph_in_memory_has_no_command(tmp_path: Path) -> None:
     graph = lumos.load("demo:60")
-    settings: dict[str, Any] = {"profile": "paper", "compare": "ideal", "epochs": 1, "floor": False}
-    lumos.train(graph, out=tmp_path / "run", **settings)
+    lumos.train(graph, out=tmp_path / "run", **QUICK)
     shown = page(tmp_path / "run")
     assert shown.all("pre") == []
     assert "with a graph in memory" in shown.text()
@@ -61,6 +68,7 @@ def test_options_for_reading_are_repeated(tmp_path: Path, monkeypatch: pytest.Mo
     chosen = ["--label-column", "age", "--label-bins", "2", "--categorical", "0"]
     chosen += ["--feature-bounds=-1,1", "--masks", "ignore"]
     quick = ["--profile", "paper", "--compare", "ideal", "--epochs", "1", "--no-floor"]
+    quick += ["--iterations", "5"]
     assert lumos_command(["train", "g.npz", *chosen, *quick, "--out", "one"]) == 0
     command = rerun_command(lumos.load_run(tmp_path / "one"), "two")
     assert command is not None

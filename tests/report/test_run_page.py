@@ -22,6 +22,8 @@ from lumos.report.run_scores import notes as scores_notes
 from lumos.report.training import stages_of
 from lumos.training.profile import PROFILES
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 NAMES = {"macro-F1": "test_macro_f1"} | {f"hits@{k}": f"test_hits_at_{k}" for k in (10, 50, 100)}
 PREFIX = {"run": "", "own": "own_", "control": "control_"}
 

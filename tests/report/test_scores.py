@@ -12,6 +12,8 @@ import lumos
 from lumos.report.run_page import verdict
 from lumos.report.run_scores import deviation
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 
 def test_the_deviation_of_a_share(runs: dict[str, Path], tmp_path: Path) -> None:
     split = {"train": 1, "validation": 1, "test": 400}

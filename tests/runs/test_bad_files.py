@@ -26,6 +26,8 @@ from lumos.cli.main import run as command
 from lumos.runs.predict import predict_new_devices, read_new_devices
 from lumos.storage import read_arrays
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 STRICT: dict[str, Any] = {"encoder_epochs": 2, "epochs": 64, "floor": False}
 KINDS: dict[str, dict[str, Any]] = {
     "strict": {**STRICT, "checkpoint_every": 30},

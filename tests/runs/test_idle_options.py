@@ -73,11 +73,9 @@ IDLE: dict[str, Variant] = {
     "control": lambda of, _: of(control=True),
     "floor": lambda of, _: of(floor=True),
     "floor and control": lambda of, _: of(floor=True, control=True),
-    "out": lambda of, out: of(out=out),
     "checkpoint_every": lambda of, out: of(out=out, checkpoint_every=1),
     "resume": resumed,
-    "progress": lambda of, _: of(progress=nothing),
-    "on_epoch": lambda of, _: of(on_epoch=nothing),
+    "callbacks": lambda of, _: of(progress=nothing, on_epoch=nothing),
     "transport": recorded,
     "global generators": after_other_draws,
 }

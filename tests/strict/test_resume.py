@@ -1,9 +1,11 @@
 """Strict runs that are interrupted, in every stage, go on as if nothing had happened."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runs.running import listening
 from tests.strict.strictly import identical, run_with_wire, small, strict
 
 from lumos.runs.run import Run
@@ -44,30 +46,30 @@ def uninterrupted(short: Any) -> dict[str, Run]:
     return {name: strict(graph_of(name), **SETTINGS[name], **every) for name in SETTINGS}
 
 
-@pytest.mark.parametrize(
-    ("name", "epoch"), [(name, epoch) for name, some in STAGES.items() for epoch in some]
-)
+@pytest.mark.parametrize("name", STAGES)
 def test_an_interrupted_run_goes_on_exactly(
-    name: str,
-    epoch: int,
-    uninterrupted: dict[str, Run],
-    tmp_path: Path,
-    ledger_differences: Any,
+    name: str, uninterrupted: dict[str, Run], tmp_path: Path, ledger_differences: Any
 ) -> None:
+    """Interrupted, gone on with, and interrupted again, after each of these epochs."""
     settings = {**SETTINGS[name], "checkpoint_every": 1, "out": tmp_path / "run"}
+    variants = 1 + ("control" in settings)
 
-    def interrupt(event: EpochEvent) -> None:
-        if event.epoch == epoch:
-            raise Pulled
+    def interrupted_after(epoch: int) -> Callable[[EpochEvent], None]:
+        def interrupt(event: EpochEvent) -> None:
+            if event.epoch == epoch:
+                raise Pulled
+
+        return interrupt
 
     graph = graph_of(name)
-    with pytest.raises(Pulled):
-        strict(graph, on_epoch=interrupt, **settings)
+    for number, epoch in enumerate(STAGES[name]):
+        with pytest.raises(Pulled), listening() as wire:
+            strict(graph, on_epoch=interrupted_after(epoch), resume=number > 0, **settings)
+        assert len(wire.of("strict/symbol")) <= variants  # repeated, none twice
     resumed, wire = run_with_wire(graph, resume=True, **settings)
     whole = uninterrupted[name]
     identical(whole, resumed)
     assert ledger_differences(whole.ledger, resumed.ledger) == []
     assert whole.ledger.edge_epsilon == resumed.ledger.edge_epsilon
     assert whole.cost.per_epoch == resumed.cost.per_epoch
-    variants = 1 + ("control" in settings)
-    assert len(wire.of("strict/symbol")) <= variants  # messages of before are repeated, none twice
+    assert len(wire.of("strict/symbol")) <= variants

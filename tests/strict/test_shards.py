@@ -58,7 +58,7 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
     settings = {**SETTINGS[name], "aggregate": aggregate}
     one, wire, totals = watched(**settings)
     assert len(totals) >= one.config.train.epochs + 2
-    for shards in (3, DEVICES):
+    for shards in (3, DEVICES) if name == "default" else (DEVICES,):
         other, wire_there, totals_there = watched(shards=shards, **settings)
         identical(one, other)
         assert totals == totals_there

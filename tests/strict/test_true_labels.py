@@ -81,7 +81,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         pytest.param(
             settings,
             shards,
-            marks=pytest.mark.long if shards > 1 and "aggregate" in settings else (),
+            marks=pytest.mark.long if shards > 1 and settings != SETTINGS[0] else (),
         )
         for settings in SETTINGS
         for shards in (1, 7)

@@ -14,7 +14,7 @@ from lumos.trees.balancers import Compare, TreeSettings
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return load("demo:200", features=False)
+    return load("demo:60", features=False)
 
 
 def run(

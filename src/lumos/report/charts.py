@@ -121,15 +121,20 @@ def _styled(draw: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> R:
-        import matplotlib as mpl
-
-        with mpl.rc_context(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser's font has it
-            mpl.rcdefaults()
-            mpl.rcParams.update(_STYLE)
-            return draw(*args, **kwargs)
+        return _drawn(functools.partial(draw, *args, **kwargs))
 
     return styled
+
+
+def _drawn(draw: "functools.partial[R]") -> R:
+    """Return what a function draws under the style of this module."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser's font has it
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        return draw()
 
 
 def bars(

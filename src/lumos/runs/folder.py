@@ -20,6 +20,7 @@ that were given as held out for `link` are in the folder: without them it could 
 """
 
 import dataclasses
+import functools
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -340,6 +341,12 @@ class RunFolder:
         write_json(self.path / "result.json", summary(run), private=True)
 
 
+@functools.cache
+def _installed() -> dict[str, str]:
+    """Return the versions of the packages that the numbers of a run depend on."""
+    return {name: version(name) for name in ("torch", "numpy", "scipy")}
+
+
 def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards: int) -> About:
     """Return the content of `run.json`."""
     facts = problem.whole or problem.facts
@@ -347,7 +354,7 @@ def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards
         lumos=lumos.__version__,
         versions={
             "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy", "scipy")},
+            **_installed(),
         },
         graph=facts.name,
         source=plain(dict(source)),

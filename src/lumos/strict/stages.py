@@ -120,7 +120,7 @@ class Stage(ABC):
     def moves(self) -> Sensitivity:
         """The sensitivity without rounding errors; docs/strict.md proves each number."""
 
-    @property
+    @cached_property
     def sensitivity(self) -> Sensitivity:
         """The sensitivity that noise is calibrated to, rounding errors included."""
         return Sensitivity(*(move * (1 + self.schedule.margin) for move in self.moves))

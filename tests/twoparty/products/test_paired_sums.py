@@ -53,16 +53,15 @@ def test_totals_and_ledgers_are_the_same_in_both_backends(
         truth = problem.truth(step, settings.fraction_bits, problem.pairs(), everyone)
         assert np.array_equal(final[step], truth)
         assert np.array_equal(heard[0][step], truth)
-    for shards in (1, 7, 60):
+    for shards in (1, 60):
         ideal = PairedRun(problem, "ideal", shards, settings)
         same, also = ideal.run()
         assert np.array_equal(also, final)
         assert all(np.array_equal(one, final) for one in same)
         assert_same_ledger(secure.ledger, ideal.ledger)
-    for shards in (3, 60):
-        again = PairedRun(problem, "secure", shards, settings, toy=True)
-        again.run()
-        assert_same_ledger(again.ledger, ideal.ledger)
+    again = PairedRun(problem, "secure", 3, settings, toy=True)
+    again.run()
+    assert_same_ledger(again.ledger, ideal.ledger)
 
 
 @pytest.mark.parametrize("backend", ["secure", "ideal"])

@@ -171,7 +171,9 @@ def simulated_receiver_views(count, group):
     return np.vstack(views)
 
 
-@pytest.mark.parametrize("curve", [True, False], ids=["curve", "toy"])
+@pytest.mark.parametrize(
+    "curve", [pytest.param(True, marks=pytest.mark.long), False], ids=["curve", "toy"]
+)
 def test_the_receiver_cannot_tell_s(curve, toy):
     # In full on the toy group, where a table costs less; a fifth of it on the curve.
     group, samples = (ED25519, SAMPLES // 5) if curve else (toy, SAMPLES)
@@ -418,7 +420,9 @@ def test_twin_receiver_that_tells_the_level_as_it_read_it(monkeypatch, toy):
     assert not distinguish(*split(receiver, labels)).told_apart
 
 
-@pytest.mark.parametrize("curve", [True, False], ids=["curve", "toy"])
+@pytest.mark.parametrize(
+    "curve", [pytest.param(True, marks=pytest.mark.long), False], ids=["curve", "toy"]
+)
 def test_the_sender_cannot_tell_v(curve, toy):
     group, samples = (ED25519, SAMPLES // 5) if curve else (toy, SAMPLES)
     labels = balanced(samples)
