@@ -9,6 +9,7 @@ import torch
 
 import lumos
 from lumos.audit import AuditReport, Scene, run_audit
+from lumos.audit.attacker_models import ridge_scores
 from lumos.audit.attacks import paper as embedding_neighbours
 from lumos.audit.attacks import paper as gradient_labels
 from lumos.audit.attacks import paper as leaf_features
@@ -16,7 +17,6 @@ from lumos.audit.attacks import traffic
 from lumos.audit.attacks.paper import network_of, rows_in, weights_by_epoch
 from lumos.audit.attacks.traffic import uncounted_bytes
 from lumos.audit.harness import without_masked_vectors
-from lumos.audit.readers import ridge_scores
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import Batch, Topic
 from lumos.exchange.tape import Tape

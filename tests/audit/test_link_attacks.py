@@ -9,7 +9,7 @@ import pytest
 from tests.audit.test_canary import verdict
 from tests.strict.answering import result_of
 
-from lumos.audit import Scene, readers
+from lumos.audit import Scene, attacker_models
 from lumos.audit.attacks import link_queries, link_training
 from lumos.audit.attacks.link_queries import AttackedDevices
 from lumos.audit.harness import KnownHalf, Recorded, cell, counted, linked, printed
@@ -48,7 +48,7 @@ def town(devices: int = 600, groups: int = 12, seed: int = 7) -> Graph:
 
 @pytest.fixture(autouse=True)
 def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "STEPS", 50)
+    monkeypatch.setattr(attacker_models, "STEPS", 50)
 
 
 @pytest.fixture(scope="module")

@@ -177,7 +177,7 @@ def test_a_device_that_received_another_last_sum_finds_out(
     federation.change = another_sum
     federation.run(until=lambda: federation.coordinator.finished)
     federation.run()
-    line = "the last sums: the coordinator told mask neighbours different sums"
+    line = "the last sums: the coordinator sent mask neighbours different sums"
     assert federation.device(LOST).ended == ("" if broken else line)
     # Nobody else was lied to.
     assert all(federation.device(device).ended == "" for device in range(12) if device != LOST)
@@ -240,7 +240,9 @@ NONSENSE = {
         data, body=2 * data.body, lengths=[2 * len(data.body)] * data.count
     ),
     "out of range": lambda data: msgspec.structs.replace(data, body=b"\xff" * len(data.body)),
-    "does not exist": lambda data: msgspec.structs.replace(data, body=b"\xff" * len(data.body)),
+    "unknown random mark": lambda data: msgspec.structs.replace(
+        data, body=b"\xff" * len(data.body)
+    ),
 }
 
 
@@ -249,7 +251,7 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     twelve: PartsFolder, few_words_parts: PartsFolder, short: Config, wrong: str
 ) -> None:
     parts, config = twelve, short
-    if wrong == "does not exist":  # a colour
+    if wrong == "unknown random mark":
         parts = few_words_parts
         config = Config.asked(task="link", aggregate="secure", embedding=4)
     federation = Tampering(parts, config)

@@ -62,7 +62,7 @@ def test_every_variant_is_shown(runs: dict[str, Path]) -> None:
         assert row == [main["class"], str(main["devices"]), *(f"{100 * n:.1f}" for n in numbers)]
     assert columns[-1] == "control: F1"
     titles = [svg.all("title")[0].text() for svg in shown.all("svg")]
-    for variant in ("This run", "Own features only", "Control"):
+    for variant in ("This run", "Local model", "Control"):
         assert f"{variant}: who is taken for whom" in titles
     hardest = min(scores["run"]["test_per_class"], key=lambda row: row["f1"])
     assert (

@@ -259,7 +259,7 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
     """What devices compare, what histograms measured of it, and what was spent."""
     folder = runs["strict link"]
     result, shown = result_of(folder), page(folder).text()
-    assert "sums (8, 1e-05) · 16 answers of 2 bits" in shown
+    assert "sums (8, 1e-05) · 16 score queries of 2 bits" in shown
     assert "ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}3" not in shown
     assert "the asker's own degree alone" in shown
     config = lumos.load_run(folder).config

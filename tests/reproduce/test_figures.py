@@ -226,7 +226,7 @@ def test_auc_differences_are_in_points_too(make_evaluation: Evaluations) -> None
     score = only(rows, system=SYSTEM_NAMES[STRICT], measure="ROC-AUC")
     assert score.ours == pytest.approx(0.71)
     assert (score.backbone, score.epsilon) == ("", None)
-    assert any("16 answers of 2 bits" in note for note in score.notes)
+    assert any("16 score queries of 2 bits" in note for note in score.notes)
     lost = only(
         rows, system=SYSTEM_NAMES[STRICT], backbone="gat", measure=reported.AGAINST_CENTRALIZED
     )

@@ -146,8 +146,8 @@ def inverted(found: list[Any], seed: int, epsilon: float) -> np.ndarray:
     return (released - shift) % CLASSES
 
 
-@pytest.mark.parametrize("symbol", [0, 2])
-def test_randomness_from_the_run_seed_are_caught(randomized_label: int) -> None:
+@pytest.mark.parametrize("randomized_label", [0, 2])
+def test_randomness_from_the_run_seed_is_caught(randomized_label: int) -> None:
     """The twin's randomness comes from the seed, which every receiver knows: it inverts the
     release."""
     with the_same_randomness():  # of the seed alone: as if he knew the graph and all settings, too
@@ -164,7 +164,7 @@ def test_randomness_from_the_run_seed_are_caught(randomized_label: int) -> None:
 
 def test_given_the_seed_the_twin_breaks_any_epsilon() -> None:
     """The same by the estimated ratio: the transcript and what the seed gives, together."""
-    for randomness, broken in (("simulated", True), ("system", False)):
+    for randomness, broken in (("seeded", True), ("system", False)):
         with (
             the_same_randomness()
         ):  # of the seed alone: as if he knew the graph and all settings, too

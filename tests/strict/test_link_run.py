@@ -342,7 +342,7 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     assert "too few" not in run.model.warnings[0]
     noisy = linked(graph, seed=seed, update_epsilon=1.0)
     assert noisy.model.choice == ALONE
-    assert "200 devices are too few for 40 words under this noise" in noisy.model.warnings[0]
+    assert "200 devices are too few for 40 tokens under this noise" in noisy.model.warnings[0]
 
 
 def test_in_doubt_vectors_of_both_are_kept() -> None:

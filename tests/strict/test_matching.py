@@ -178,5 +178,5 @@ def test_a_peer_that_answers_somebody_else_is_noticed(
         return honest(topic, sender, receiver, body, *rest, **more)
 
     monkeypatch.setattr(type(REPLY), "send", silent)
-    with pytest.raises(ProtocolError, match="was not answered"):
+    with pytest.raises(ProtocolError, match="got no reply"):
         matched(sixty)

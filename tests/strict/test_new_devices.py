@@ -182,7 +182,7 @@ def test_an_isolated_new_device_is_like_an_isolated_device() -> None:
     )
 
 
-@pytest.mark.parametrize("randomness", ["simulated", "system"])
+@pytest.mark.parametrize("randomness", ["seeded", "system"])
 def test_forty_predictions_of_one_new_device_tell_what_one_tells(randomness: str) -> None:
     """Finding 5: every call made its neighbours, or the new device, release anew."""
     graph = small(DEVICES)

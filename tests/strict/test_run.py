@@ -373,19 +373,22 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"mechanism": "none"}, r"`mechanism`"),
         ({"virtual_nodes": False}, r"`virtual_nodes` has no effect with `profile='strict'`"),
         ({"layers": 2}, r"`layers` has no effect .* `tree_network=False`"),
-        ({"layers": 3, **TREES}, r"number of neighbours in their normalisation"),
+        (
+            {"layers": 3, **TREES},
+            r"normalisation of deeper trees would reveal the number of neighbours",
+        ),
         ({"layers": 1, **TREES}, r"needs `layers=2`"),
         ({"epochs": 7}, r"`epochs` must be above 7 .*2 for encoder, .*; got 7"),
         ({"epochs": 6, "propagated_labels": 1}, r"`epochs` must be above 6"),
         (
             {"epochs": 11, "tree_network": True},
-            r"`epochs` must be above 11 .* 4 for evidence weights; got 11",
+            r"`epochs` must be above 11 .* 4 for evidence_weights; got 11",
         ),
         ({"pool": "max"}, r"`pool` has no effect with `profile='strict'`"),
         ({"balancer": "greedy"}, r"has no `balancer`.*would reveal degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
-        ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 randomized labels is too little"),
+        ({"epsilon": 1e-9}, r"`epsilon=1e-09` for 6 symbols is too little"),
     ],
 )
 def test_what_cannot_keep_the_guarantees_is_refused(

@@ -76,11 +76,11 @@ def test_real_devices_compare_in_constant_time(compare: Compare) -> None:
         for randomness in get_args(RandomnessSource)
     }
     assert chosen == {
-        ("auto", "simulated"): "secp256k1",
+        ("auto", "seeded"): "secp256k1",
         ("auto", "system"): "ed25519",
-        ("ed25519", "simulated"): "ed25519",
+        ("ed25519", "seeded"): "ed25519",
         ("ed25519", "system"): "ed25519",
-        ("secp256k1", "simulated"): "secp256k1",
+        ("secp256k1", "seeded"): "secp256k1",
         ("secp256k1", "system"): "secp256k1",
     }
 

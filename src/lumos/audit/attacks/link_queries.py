@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from lumos.audit.attacker_models import area, comparing, fitted
 from lumos.audit.attacks import Attack
 from lumos.audit.attacks.neighbours import certified_against_rest
 from lumos.audit.harness import KnownHalf, Recorded, Scene, counted
-from lumos.audit.readers import area, comparing, fitted
 from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Mean, Proportion
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph

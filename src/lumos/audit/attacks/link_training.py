@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from lumos.audit.attacker_models import area, evaluated_by_network
 from lumos.audit.attacks import Attack
 from lumos.audit.attacks.neighbours import certified_against_rest
 from lumos.audit.harness import (
@@ -47,7 +48,6 @@ from lumos.audit.harness import (
     sent_values,
     slots_of,
 )
-from lumos.audit.readers import area, evaluated_by_network
 from lumos.audit.table import (
     Area,
     AuditRow,

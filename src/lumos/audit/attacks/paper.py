@@ -40,9 +40,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
+from lumos.audit.attacker_models import area, ridge_scores
 from lumos.audit.attacks import Attack
 from lumos.audit.harness import Recorded, Scene, opened_sums, slots_of
-from lumos.audit.readers import area, ridge_scores
 from lumos.audit.table import AuditRow, CertifiedEpsilon, Mean, Proportion
 from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from lumos.audit.attacker_models import area, ridge_scores
 from lumos.audit.attacks import Attack
 from lumos.audit.harness import Recorded, Scene
-from lumos.audit.readers import area, ridge_scores
 from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Proportion
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
