@@ -41,7 +41,7 @@ def test_the_defaults() -> None:
     edge = by_row["one edge: there or not"]
     worst = max(float(cell[1:].split(",")[0]) for cell in edge.values() if cell[0] == "(")
     assert f"one edge there or not: ε = {worst:g}, δ = 1e-05. Whoever would guess" in words
-    assert "p·e^ε/(1 - p + p·e^ε): from 25 to 87 %." in words
+    assert "p·e^ε/(1 - p + p·e^ε), for example from 25 to 87 %." in words
     assert words.endswith("Not protected: membership, degrees.")
 
 

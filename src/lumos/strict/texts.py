@@ -113,7 +113,7 @@ def _sentences(
         bound = guess_bound(label.epsilon, PRIOR)
         sentences.append(
             "Whoever would guess a label with probability p without this device guesses it with at "
-            f"most p·e^ε/(1 - p + p·e^ε): from {100 * PRIOR:g} to {100 * bound:.3g} %."
+            f"most p·e^ε/(1 - p + p·e^ε), for example from {100 * PRIOR:g} to {100 * bound:.3g} %."
         )
     if nothing:
         sentences.append(f"Not protected: {', '.join(nothing)}.")
