@@ -10,6 +10,7 @@ First come programs and the endpoint, then the loops that advance a program, the
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -151,28 +152,35 @@ class RunningProgram(Generic[Result]):
         self._advance(self._endpoint.check_incoming(self.outbox.topic, inbox))
 
     def _advance(self, inbox: Inbox | None) -> None:
-        try:
-            outbox = next(self._program) if inbox is None else self._program.send(inbox)
-        except StopIteration as stop:
+        step = advance(self._program, inbox)
+        if isinstance(step, Finished):
             self.finished = True
-            self.result = stop.value
+            self.result = step.result
         else:
-            self.outbox = self._endpoint.check_outgoing(outbox)
+            self.outbox = self._endpoint.check_outgoing(step)
 
 
-# Loops that advance a program: to its end at once, or with its rounds changed on their way.
+@dataclass(frozen=True)
+class Finished(Generic[Result]):
+    """The end of a program."""
+
+    result: Result
+
+
+def advance(program: Program[Result], inbox: Inbox | None) -> Outbox | Finished[Result]:
+    """Resume a program until its next outbox or its end; `inbox` is None at its start."""
+    try:
+        return next(program) if inbox is None else program.send(inbox)
+    except StopIteration as stop:
+        return Finished(stop.value)
 
 
 def run_alone(program: Program[Result], answer: Callable[[Outbox], Inbox]) -> Result:
     """Run a program to its end; every round is answered at once."""
-    inbox: Inbox | None = None
-    while True:
-        try:
-            outbox = next(program) if inbox is None else program.send(inbox)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-        inbox = answer(outbox)
+    step = advance(program, None)
+    while not isinstance(step, Finished):
+        step = advance(program, answer(step))
+    return step.result
 
 
 def played(
@@ -186,15 +194,13 @@ def played(
         play: from an outbox to a program of any rounds that returns the inbox.
         within: makes the context in which the program runs from one round to the next.
     """
-    inbox: Inbox | None = None
-    while True:
+    with within():
+        step = advance(program, None)
+    while not isinstance(step, Finished):
+        inbox = yield from play(step)
         with within():
-            try:
-                outbox = next(program) if inbox is None else program.send(inbox)
-            except StopIteration as stop:
-                result: Result = stop.value
-                return result
-        inbox = yield from play(outbox)
+            step = advance(program, inbox)
+    return step.result
 
 
 def unchanged(outbox: Outbox) -> Program[Inbox]:
