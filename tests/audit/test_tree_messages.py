@@ -60,7 +60,7 @@ TWINS = {"telling-sizes": TellingSizes(), "comparing-degrees": ComparingDegrees(
 
 @pytest.fixture(autouse=True)
 def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "_STEPS", 150)
+    monkeypatch.setattr(trees, "_STEPS", 300)
 
 
 @pytest.fixture(autouse=True)

@@ -112,7 +112,7 @@ def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]
         (["--propagated-epsilon", "inf"], "finite"),
         (["--epsilon", "0"], "epsilon"),
         (["--epsilon", "inf"], "finite"),
-        (["--classes", "1"], "a release needs at least 2 "),
+        (["--classes", "1"], "a release needs at least 2 symbols"),
     ],
 )
 def test_mistakes(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
