@@ -127,7 +127,7 @@ class Graph:
                 unknown. With `classes`, numbers are indices into them and text is one of them.
                 Without, numbers that look like ids or measurements are refused.
             classes: names of the classes.
-            label_bins: cut numbers into so many classes of about equal size.
+            label_bins: cut numbers into this number of classes of about equal size.
             roles: [devices] 0 trains, 1 validates, 2 tests, -1 none of them.
             ids: [devices] distinct ids, non-negative integers or text.
             name: what the graph is called.

@@ -22,7 +22,7 @@ class AggregateSettings:
 
     Args:
         limit: largest absolute value of one number of one device's vector.
-        least_limit: where sums over so many devices do not fit 64 bits, the limit is halved until
+        least_limit: where sums over all devices do not fit 64 bits, the limit is halved until
             they do, down to this; None: such sums are refused.
         fraction_bits: numbers are rounded to multiples of 2^-fraction_bits.
         clip: clip numbers beyond the limit instead of refusing the vector.

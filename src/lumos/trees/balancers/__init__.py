@@ -8,7 +8,7 @@ from lumos.crypto.groups import AUTO, check_group
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import UsageError, one_of
-from lumos.exchange.endpoint import Program
+from lumos.exchange.endpoint import Program, idle_program
 from lumos.registry import Registry
 from lumos.twoparty.comparer import Comparer
 from lumos.typing import Flags, Ints
@@ -71,6 +71,23 @@ class Balancer(Protocol):
     def expected_comparisons(self, degrees: "DegreeSums", settings: "TreeSettings") -> int:
         """Estimate the comparisons of a run; 0 where `compares` is False."""
         ...
+
+
+class ComparesNothing:
+    """Base class of balancers in which devices compare nothing and need no coordinator."""
+
+    compares = False
+    iterative = False
+
+    def coordinator_program(
+        self, devices: Ints, public: PublicRandomness, settings: "TreeSettings"
+    ) -> Program[None]:
+        """Take part in no round."""
+        return idle_program()
+
+    def expected_comparisons(self, degrees: "DegreeSums", settings: "TreeSettings") -> int:
+        """Return 0."""
+        return 0
 
 
 BALANCERS: Registry[Balancer] = Registry(

@@ -5,7 +5,7 @@ import numpy as np
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program, idle_program
-from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
+from lumos.trees.balancers import ComparesNothing, DegreeSums, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
 from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Flags, Ints
@@ -17,27 +17,14 @@ def keep_all(shard: Shard) -> Program[Flags]:
     return np.ones(len(shard.neighbours), np.bool_)
 
 
-class NoBalancer:
+class NoBalancer(ComparesNothing):
     """The balancer `none`."""
-
-    compares = False
-    iterative = False
 
     def device_program(
         self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
     ) -> Program[Flags]:
         """Keep every neighbour."""
         return keep_all(shard)
-
-    def coordinator_program(
-        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
-    ) -> Program[None]:
-        """Nothing to do."""
-        return idle_program()
-
-    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
-        """None."""
-        return 0
 
 
 NONE = NoBalancer()

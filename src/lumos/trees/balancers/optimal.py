@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
-from lumos.exchange.endpoint import Program, idle_program
+from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Door, Topic
-from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
+from lumos.trees.balancers import ComparesNothing, Observe, TreeSettings
 from lumos.twoparty.comparer import Comparer
 from lumos.typing import Flags, Ints
 
@@ -274,27 +273,14 @@ def next_threshold(impossible: int, possible: int) -> int:
     return (impossible + possible) // 2
 
 
-class OptimalBalancer:
+class OptimalBalancer(ComparesNothing):
     """The balancer `optimal`."""
-
-    compares = False
-    iterative = False
 
     def device_program(
         self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
     ) -> Program[Flags]:
         """Handovers and path reversals."""
         return optimal(shard)
-
-    def coordinator_program(
-        self, devices: Ints, public: PublicRandomness, settings: TreeSettings
-    ) -> Program[None]:
-        """Nothing to do."""
-        return idle_program()
-
-    def expected_comparisons(self, degrees: DegreeSums, settings: TreeSettings) -> int:
-        """None."""
-        return 0
 
 
 OPTIMAL = OptimalBalancer()
