@@ -1,10 +1,13 @@
 """`--help` fits a screen, in groups; `--help-all` has everything; no option is without a group."""
 
 import dataclasses
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 
 import pytest
+from docstring_parser import parse
 
 from lumos.baselines.systems import ServerSettings
 from lumos.cli.common import COMMANDS, OPTIONS, short_text
@@ -116,3 +119,16 @@ def test_help_goes_with_any_place(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_option_is_for_experts() -> None:
     assert short_text("train", "unheard_of") == ""
+
+
+def test_every_parameter_of_a_command_is_described() -> None:
+    """Also those of the short help; groups of settings describe theirs in their dataclasses."""
+    groups = {"common", "options", "reading"}
+    for module in ("audit", "budget", "data", "devices", "evaluate", "predict", "report", "train"):
+        commands = importlib.import_module(f"lumos.cli.{module}")
+        for name, command in vars(commands).items():
+            text = inspect.getdoc(command) or ""
+            if not inspect.isfunction(command) or "Parameters\n" not in text:
+                continue
+            described = {parameter.arg_name for parameter in parse(text).params}
+            assert described == set(inspect.signature(command).parameters) - groups, name

@@ -100,11 +100,16 @@ def train(
         Continue the interrupted run in --out.
     tensorboard
         Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
-    seeds Train with this number of seeds, from --seed on, and print mean ± standard deviation; with
-        --out, run folders are OUT/seed-0, OUT/seed-1, … ranks Start this number of processes on
-        this machine, each with one shard. The result is the same; it pays from about 100,000
-        devices on (docs/scale.md). Under torchrun, leave it out. max_restarts Start all ranks again
-        at most this many times after one was lost, from the last checkpoint in --out. rank_timeout
+    seeds
+        Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
+        --out, run folders are OUT/seed-0, OUT/seed-1, …
+    ranks
+        Start this number of processes on this machine, each with one shard. The result is the same.
+        It pays from about 100,000 devices on (docs/scale.md). Under torchrun, leave it out.
+    max_restarts
+        Start all ranks again at most this many times after one was lost, from the last checkpoint
+        in --out.
+    rank_timeout
         Seconds after which a rank that does not answer ends the run.
     """
     config = Config.asked(**given(options))
