@@ -9,12 +9,10 @@ ARGS   ?=
 
 unexport PYTHONDONTWRITEBYTECODE  # compiled tests are kept: each test process would compile all of them
 
-.PHONY: demo test lint types unit docs browser wheel bench reproduce evidence install clean
+.PHONY: demo test lint types unit docs figures browser wheel bench reproduce evidence install clean
 
-demo: $(STAMP)  ## train on the embedded graph, strict; then balance its trees, also by real cryptography
-	$(BIN)/lumos train demo --control
-	$(BIN)/lumos trees demo --plot $(OUT)/demo-workloads.png
-	$(BIN)/lumos trees demo --balancer greedy
+demo: $(STAMP)  ## the whole paper on the embedded graph and strict beside it, about a minute
+	$(BIN)/python examples/demo.py
 
 test: lint types unit wheel  ## everything CI runs
 
@@ -41,6 +39,9 @@ unit: $(STAMP) browser
 docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it too
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(OUT)/site
 	@echo "open $(OUT)/site/index.html"
+
+figures: $(STAMP)  ## the pictures of README and docs, in docs/figures
+	$(BIN)/python docs/figures/draw.py
 
 # Debian's Chromium opens the report page in the tests. System packages are installed in CI only, or
 # by `make browser INSTALL=yes`; elsewhere the tests are skipped, and say what to install.

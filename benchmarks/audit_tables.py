@@ -1,4 +1,4 @@
-"""The tables of docs/audit.md, from what `lumos audit … --out FILE` wrote.
+"""All rows of an audit as Markdown tables, from what `lumos audit … --out FILE` wrote.
 
 python -m benchmarks.audit_tables docs/results/audit-facebook-strict.json
 """
@@ -11,24 +11,26 @@ from lumos.audit import AuditReport, AuditRow
 
 
 def cells(report: AuditReport, row: AuditRow) -> list[str]:
-    found, without, claimed = report.figures(row)
+    measured, interval, without, bound = report.figures(row)
     return [
         f"`{row.attack}`",
         row.about,
-        found,
+        measured,
+        interval,
         without + f" ({row.chance_is})" * bool(row.chance_is),
-        claimed + f" ({row.bound_is})" * bool(row.bound_is),
+        bound + f" ({row.bound_is})" * bool(row.bound_is),
+        report.verdict(row),
     ]
 
 
 def tables(report: AuditReport) -> str:
-    """One for each adversary."""
-    lines = []
+    """One for each adversary, after the number of rows with power."""
+    lines = [report.power, ""]
     for adversary, rows in report.by_adversary().items():
         lines += [f"**{adversary[0].upper()}{adversary[1:]}**", ""]
         lines += [
-            "| attack | about | found (interval) | without | claimed |",
-            "|---|---|---|---|---|",
+            "| attack | target | measured | interval | without messages | bound | verdict |",
+            "|---|---|---|---|---|---|---|",
         ]
         lines += ["| " + " | ".join(cells(report, row)) + " |" for row in rows] + [""]
     return "\n".join(lines)

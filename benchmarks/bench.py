@@ -54,7 +54,7 @@ class Row:
     ours: float
     peer: float
     ratio: float
-    """How many times as good we are: at least 1 where we win."""
+    """Theirs over ours (ours over theirs where more is better): above 1, Lumos is better."""
     unit: str
     against: str
     """The other side."""
@@ -132,7 +132,7 @@ def show(rows: list[Row]) -> None:
         sides = (f"{v:,.0f}" if v >= 1000 else f"{v:.3g}" for v in (row.ours, row.peer))
         table.add_row(row.name, row.against, *sides, ratio, row.unit, row.note)
     screen.print(table)
-    screen.print("\nratio: how many times as good we are, median and range of the turns")
+    screen.print("\nratio = theirs / ours: above 1, Lumos is better; median and range of the turns")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from benchmarks.bench import CPU, Row, Size
 from lumos.exchange.endpoint import Endpoint
 from lumos.graph import Graph, load
 from lumos.runs.train import train
-from lumos.trees.balance import balance, least_largest_workload
+from lumos.trees.balance import balance
 from lumos.trees.balancers import TreeSettings
+from lumos.trees.optimum import least_largest_workload
 
 
 def balancers(size: Size) -> list[Row]:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 import lumos
-from lumos.deploy.nats import LinkFaults, NetworkPartition
 from lumos.device.shard import COORDINATOR
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.deploy.faults import LinkFaults, NetworkPartition
 from tests.deploy.processes import Processes, laid_out
 
 SEED = 19

@@ -63,7 +63,7 @@ train paper-facebook-gcn facebook --profile paper --control
 train paper-facebook-gat facebook --profile paper --backbone gat --no-floor
 train paper-facebook-inf facebook --profile paper --epsilon inf
 python_train paper-facebook-inf-bins '"facebook", profile="paper", compare="ideal", epsilon=float("inf"), bins=True'
-python_train paper-facebook-letter '"facebook", profile="paper", compare="ideal", recovery="letter", select="last", floor=False'
+train paper-facebook-literal facebook --profile paper --literal --control --no-floor
 train paper-facebook-link-gcn facebook --profile paper --task link
 train paper-facebook-link-gat facebook --profile paper --task link --backbone gat --no-floor
 for graph in twitch-ENGB demo; do

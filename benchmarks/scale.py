@@ -30,7 +30,7 @@ def measured(devices: int, ranks: int | None, parts: int, folder: Path) -> dict[
         words = ["split", f"demo:{devices}", str(here), "--parts", str(parts), "--task", "classify"]
         subprocess.run([*lumos, *words], check=True, capture_output=True)
     delta = min(1e-5, 0.5 / devices)
-    words = ["train", str(here), "--update-delta", f"{delta:g}", "--json"]
+    words = ["train", str(here), "--delta", f"{delta:g}", "--json"]
     if ranks is not None:
         words += ["--ranks", str(ranks)]
     start = time.perf_counter()

@@ -38,7 +38,7 @@ def leak(pairs: NeighbourPairs, messages: ReceivedMessages) -> dict[str, float]:
 
 def informed(graph: lumos.Graph, epsilon: float) -> dict[str, str | float]:
     """Return how often the randomized label of a training device equals its label."""
-    run = lumos.train(graph, epsilon=epsilon, floor=False)
+    run = lumos.train(graph, label_epsilon=epsilon, floor=False)
     released = run.model.kept["released"]
     sent = released >= 0
     truth = make_mechanism(graph.class_count, epsilon, "krr").truth / COIN
@@ -70,7 +70,7 @@ def main() -> None:
             lumos.train(
                 graph,
                 seed=seed,
-                epsilon=options.epsilon,
+                label_epsilon=options.epsilon,
                 propagated_labels=propagated_labels,
                 floor=False,
                 **settings,

@@ -21,7 +21,6 @@ own features, LPGNN, a centralized GCN, and the paper's profile as `python -m re
 import argparse
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -46,18 +45,16 @@ Line = tuple[list[float | None], list[float | None] | None]
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 UPDATES = (8.0, 4.0, 2.0)
 """ε of the updates that have a line; the first is the default."""
-DEFAULT = 3.0
 LPGNN_FEATURES = 8.0
 """ε of LPGNN's features: that of our updates."""
-INF = math.inf
 
 IN_OR_OUT = 13.38
 """ε for these features or any others at which it is 8 for features that are in the sums or not."""
 LINKS: dict[str, dict[str, Settings]] = {
     "default": {"default": {}},
     "updates": {
-        "in or out 8": {"update_epsilon": IN_OR_OUT},
-        **{f"update ε {e:g}": {"update_epsilon": e} for e in (4.0, 2.0, 1.0)},
+        "in or out 8": {"feature_epsilon": IN_OR_OUT},
+        **{f"update ε {e:g}": {"feature_epsilon": e} for e in (4.0, 2.0, 1.0)},
     },
     "answers": {
         "answers 8": {"score_queries": 8},
@@ -76,12 +73,8 @@ LINKS: dict[str, dict[str, Settings]] = {
 
 
 def label_row(epsilon: float, updates: float = UPDATES[0]) -> str:
-    """The row of a pure label ε; ∞: true labels in the sums, and the default randomized label."""
-    name = (
-        f"pure {epsilon:g}"
-        if epsilon < INF
-        else f"true labels in sums, randomized label {DEFAULT:g}"
-    )
+    """Return the name of the row of a label ε."""
+    name = f"pure {epsilon:g}"
     return name if updates == UPDATES[0] else f"{name}, updates {updates:g}"
 
 
@@ -90,30 +83,18 @@ def lpgnn_row(epsilon: float) -> str:
 
 
 CLASSIFY: dict[str, dict[str, Settings]] = {
-    "label": {
-        **{label_row(e): {"epsilon": e} for e in EPSILONS},
-        **{
-            f"true labels in sums, randomized label {e:g}": {"epsilon": e, "label_epsilon": INF}
-            for e in EPSILONS
-        },
-        "pure 3, randomized label 2": {"epsilon": 2.0, "label_epsilon": 3.0},
-        "pure 4, randomized label 2": {"epsilon": 2.0, "label_epsilon": 4.0},
-    },
+    "label": {label_row(e): {"label_epsilon": e} for e in EPSILONS},
     "updates": {
         **{
-            label_row(e, updates): {"epsilon": e, "update_epsilon": updates}
+            label_row(e, updates): {"label_epsilon": e, "feature_epsilon": updates}
             for updates in UPDATES[1:]
             for e in EPSILONS
         },
         **{
-            label_row(INF, updates): {
-                "epsilon": DEFAULT,
-                "label_epsilon": INF,
-                "update_epsilon": updates,
-            }
-            for updates in UPDATES[1:]
+            label_row(e, 12.3): {"label_epsilon": e, "feature_epsilon": 12.3}
+            for e in EPSILONS
+            if e >= 2
         },
-        **{label_row(e, 12.3): {"epsilon": e, "update_epsilon": 12.3} for e in EPSILONS if e >= 2},
     },
     "propagated_labels": {
         **{f"pure 3, propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 3)},
@@ -135,10 +116,10 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
             lpgnn_row(e): {
                 "system": "lpgnn",
                 "backbone": "gcn",
-                "epsilon": LPGNN_FEATURES,
+                "feature_epsilon": LPGNN_FEATURES,
                 "label_epsilon": e,
             }
-            for e in (*EPSILONS, INF)
+            for e in EPSILONS
         },
     },
 }
@@ -322,7 +303,7 @@ def paper_profile(path: Path) -> dict[str, float]:
 
 def plot(results: Results, paper: dict[str, float], title: str) -> str:
     """SVG: accuracy against the label's ε, a line for each ε of the updates."""
-    x = (*EPSILONS, INF)
+    x = EPSILONS
 
     def line(rows: Iterable[str], name: str = "test") -> Line:
         found = [values(results, row, name) for row in rows]
@@ -344,8 +325,7 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
     levels = {name: float(of.mean()) for name, of in found.items() if len(of)}
     levels |= {f"paper, {name.upper()}": score for name, score in paper.items()}
     notes = [
-        f"∞: true labels in the sums, randomized label ε {DEFAULT:g}. LPGNN's server knows every "
-        f"edge.",
+        "LPGNN's server knows every edge.",
         "Updates: (ε, 1e-5) for these features or any others. Bands: standard deviation.",
     ]
     series = {name: of for name, of in series.items() if any(v is not None for v in of[0])}

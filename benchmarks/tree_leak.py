@@ -14,10 +14,11 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from lumos.audit.attacks.trees import TARGETS, determined_classes, record_trees, tree_leaks
+from lumos.audit.attacks.trees import TARGETS, TreeRun, record_trees, slot_events, tree_leaks
 from lumos.graph import load
 from lumos.trees.balancers import TreeSettings
 
@@ -28,10 +29,48 @@ def measured(name: str, balancer: str) -> dict[str, Any]:
     """Cost, and every adversary."""
     graph = load(name, features=False)
     run = record_trees(graph, TreeSettings(balancer=balancer, compare="ideal"))
-    found: dict[str, Any] = {"graph": name, "balancer": balancer, "cost": run.cost}
+    found: dict[str, Any] = {"graph": name, "balancer": balancer, "cost": cost_of(run)}
     found["classes_determined"] = determined_classes(run)
     found["leaks"] = [dataclasses.asdict(leak) for leak in tree_leaks(run)]
     return found
+
+
+def determined_classes(run: TreeRun) -> float:
+    """Return the share of devices for which pooled neighbours are certain of round(ln degree).
+
+    From the first three-way answer on each edge, where a balancer starts by one: own value a, and
+    the victim's is below, equal or above.
+    """
+    slot, events = slot_events(run)
+    devices = run.graph.devices
+    low, high = np.zeros(devices, np.int64), np.full(devices, int(np.log(max(2, devices))) + 1)
+    first = np.zeros(len(slot), np.bool_)
+    first[np.unique(slot, return_index=True)[1]] = True
+    for sign in (-1, 0, 1):
+        name = f"3-way answer {sign}"
+        if name in events.kinds:
+            mine = first & (events.kind == events.kinds.index(name))
+            victim, value = events.seen[mine], events.value[mine]
+            if sign <= 0:
+                np.maximum.at(low, victim, value - sign)
+            if sign >= 0:
+                np.minimum.at(high, victim, value - sign)
+    there = run.graph.degrees > 0
+    return float((low == high)[there].mean())
+
+
+def cost_of(run: TreeRun) -> dict[str, float]:
+    """Return what balancing cost, by name."""
+    ledger, edges = run.trees.ledger, max(1, run.graph.edges)
+    return {
+        "largest": float(run.trees.max_workload),
+        "messages": float(ledger.messages),
+        "rounds": float(ledger.rounds),
+        "comparisons": float(ledger.comparisons),
+        "comparison_bits_per_pair": float(ledger.bits_per_pair_mean),
+        "comparison_bits_of_a_pair_at_most": float(ledger.bits_per_pair_largest),
+        "control_bits_per_edge": ledger.control_bits / edges,
+    }
 
 
 def show(found: list[dict[str, Any]]) -> None:

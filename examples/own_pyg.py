@@ -19,7 +19,7 @@ data.train_mask, data.val_mask, data.test_mask = (
     (part - 0.625).abs() < 0.125,
 )
 
-run = lumos.train(data, epsilon=3.0)
+run = lumos.train(data, label_epsilon=3.0)
 print(run.split.origin)
 print(f"test accuracy {run.metrics['test_accuracy']:.3f}, alone {run.own['test_accuracy']:.3f}")
 for guarantee in run.guarantees[:2]:

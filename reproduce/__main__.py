@@ -3,7 +3,8 @@
     python -m reproduce [FIGURE …] [--graph facebook] [--quick]
     make reproduce ARGS="--graph facebook --quick"
 
-Figures: classification, link-prediction, epsilon, ablation, workload, cost. Every result is stored
+Figures: classification, link-prediction, epsilon, ablation, workload, cost, and dense, which the
+paper does not have. Every result is stored
 as soon as it is computed: an interrupted command continues when it is run again.
 """
 
@@ -20,6 +21,7 @@ from lumos.cli.common import console, print_json, say
 from lumos.errors import LumosError, UsageError
 from lumos.evaluation.pool import Job, JobEnd, ResultCache, finite, processes, run_jobs
 from reproduce import tables
+from reproduce.documents import write_documents
 from reproduce.evaluation import NOT_RUN, PROFILES, Outcome, PaperEvaluation
 from reproduce.figures import FIGURES, SHORT_FIGURES, runs_of
 from reproduce.page import Reproduction
@@ -38,6 +40,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command; return 0: done, 1: failed, 2: bad usage or input, 130: interrupted."""
     given = _parser().parse_args(words)
     try:
+        if given.write_docs:
+            changed = write_documents()
+            say(f"reproduce: {', '.join(changed) if changed else 'no page'} changed")
+            return 0
         found = reproduce(given)
     except LumosError as error:
         say(f"reproduce: {error}")
@@ -85,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
         default=RESULTS,
         help="committed results: a file, a folder of reproduce-*.json, or none "
         "(default: docs/results)",
+    )
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="run nothing; write the tables of README and docs, and the picture, from docs/results",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(

@@ -9,7 +9,7 @@ import numpy as np
 from lumos.training.config import Config
 from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
-from reproduce.runs import LITERAL, TRUE_LABELS, Run, Runs
+from reproduce.runs import LITERAL, Run, Runs
 from reproduce.settings import CONTROL_SEEDS, EPOCHS, Dataset, Settings
 
 PROFILES = (PAPER, STRICT)
@@ -17,7 +17,6 @@ SYSTEM_NAMES = {
     PAPER: "Lumos paper",
     LITERAL: "Lumos paper, recovery as printed",
     STRICT: "Lumos strict",
-    TRUE_LABELS: "Lumos strict, true labels in sums",
     "centralized": "centralized",
     "lpgnn": "LPGNN",
     "naive": "naive FedGNN",

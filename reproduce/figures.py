@@ -11,9 +11,11 @@ from typing import Any
 
 from lumos.training.profile import PAPER, STRICT
 from reproduce import reported
+from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.device_model import DeviceModel
 from reproduce.evaluation import (
     MEASURES,
+    NOT_RUN,
     SYSTEM_NAMES,
     Outcome,
     PaperEvaluation,
@@ -22,16 +24,14 @@ from reproduce.evaluation import (
     points,
     relative,
 )
-from reproduce.runs import BALANCERS, LITERAL, ONE_SCORE, TRUE_LABELS, Run
+from reproduce.runs import BALANCERS, LITERAL, ONE_SCORE, Run
 from reproduce.settings import EPSILONS, Dataset, Settings
 
+DENSE_NAMES = {LITERAL: "Lumos paper, literal", PAPER: SYSTEM_NAMES[PAPER]}
+"""Names of systems in the figure of dense features, by variant."""
 COMPARED_SYSTEMS = {"classify": ("centralized", "lpgnn", "naive"), "link": ("centralized", "naive")}
 """By task; LPGNN has no link prediction."""
-LABEL_NOTES = {
-    STRICT: "a label has pure ε against everybody, in symbol and sums",
-    TRUE_LABELS: "ε is the symbol's; sums use true labels, under the noise of updates only",
-}
-"""By variant: the guarantee of ε for a label."""
+LABEL_NOTE = "ε is the whole guarantee about a label, in the randomized label and in sums"
 STRICT_ABLATION = (
     "strict: nobody carries an edge there, so there are no trees to trim, and stars are refused "
     "because they carry the number of neighbours in their normalisation"
@@ -65,6 +65,12 @@ COST_MEASURES = (
     ),
 )
 """Measure, its field in a result, the measure of what trimming saves, decimal places."""
+SAVINGS = {
+    saving: field
+    for _, field, saving, _ in COST_MEASURES
+    if saving in (reported.MESSAGES_SAVED, reported.TIME_SAVED)
+}
+"""By measure of the paper: the field of a result in which trimming saves."""
 
 
 def comparison_rows(evaluation: PaperEvaluation, figure: str, task: str) -> list[Row]:
@@ -107,17 +113,14 @@ def comparison_rows(evaluation: PaperEvaluation, figure: str, task: str) -> list
 def epsilon_rows(evaluation: PaperEvaluation) -> list[Row]:
     """Return scores of both tasks with GCN over ε, then the gains over ε = 0.5.
 
-    The paper's ε covers no label. That of the strict profile covers it in symbol and sums; beside
-    it stands the same profile with true labels in its sums. Strict links release nothing, so they
-    have one row: the ε of their sums is another quantity.
+    The paper's ε covers no label; that of the strict profile covers it in the randomized label and
+    in sums. Strict links release nothing, so they have one row: the ε of their sums is another
+    quantity.
     """
     rows, derived = [], []
     seeds = range(evaluation.settings.other_seeds)
     for task in MEASURES:
-        variants = list(evaluation.variants)
-        if task == "classify" and STRICT in variants:
-            variants.insert(variants.index(STRICT) + 1, TRUE_LABELS)
-        for variant in variants:
+        for variant in evaluation.variants:
             if (variant, task) in ONE_SCORE:
                 scores = evaluation.only_score(variant, task, seeds)
                 rows.append(evaluation.score_row("epsilon", variant, scores, task=task))
@@ -143,9 +146,9 @@ def _epsilon_scores(
 ) -> Scores:
     """Return scores, with a note on what ε guarantees a label."""
     scores = evaluation.train(variant, task, "gcn", epsilon, seeds)
-    if task != "classify" or variant not in LABEL_NOTES or not scores.by_seed:
+    if task != "classify" or variant != STRICT or not scores.by_seed:
         return scores
-    return replace(scores, notes=(*scores.notes, LABEL_NOTES[variant]))
+    return replace(scores, notes=(*scores.notes, LABEL_NOTE))
 
 
 def ablation_rows(evaluation: PaperEvaluation) -> list[Row]:
@@ -243,7 +246,10 @@ def cost_rows(evaluation: PaperEvaluation) -> list[Row]:
     return rows
 
 
-def _paper_cost(evaluation: PaperEvaluation, task: str) -> list[Row]:
+def cost_by_balancer(
+    evaluation: PaperEvaluation, task: str
+) -> tuple[str, dict[str, dict[str, float]]]:
+    """Return a note, and by balancer the messages and simulated seconds of an epoch."""
     outcome = Outcome(reason=f"{evaluation.dataset.name}: there are no labels to train on")
     if task == "link" or evaluation.dataset.classes:
         outcome = evaluation.lookup(evaluation.runs.cost(task))
@@ -255,6 +261,11 @@ def _paper_cost(evaluation: PaperEvaluation, task: str) -> list[Row]:
             by_balancer[balancer] = {**one, "seconds_without_latency": without}
         if outcome.result["stand_in_features"]:
             note = "features stand in: 128 of them as in the paper, only their number matters"
+    return note, by_balancer
+
+
+def _paper_cost(evaluation: PaperEvaluation, task: str) -> list[Row]:
+    note, by_balancer = cost_by_balancer(evaluation, task)
     rows, saved = [], []
     for measure, name, saving, digits in COST_MEASURES:
         whole = by_balancer.get("none", {}).get(name)
@@ -300,6 +311,31 @@ def _strict_cost(evaluation: PaperEvaluation, task: str) -> list[Row]:
     ]
 
 
+def dense_rows(evaluation: PaperEvaluation) -> list[Row]:
+    """Return accuracies on few dense features over ε, with controls and the local model."""
+    dataset, rows = evaluation.dataset, []
+    if PAPER not in evaluation.profiles:
+        return []
+    measure = MEASURES["classify"].name
+    for dimension in (one for one in DIMENSIONS if one < dataset.features):
+        local = Scores.single(None, dataset.lacks("classify") or NOT_RUN)
+        for variant in (LITERAL, PAPER):
+            about: dict[str, Any] = {"task": "classify", "backbone": "gcn"}
+            name = f"{DENSE_NAMES[variant]}, {dimension} features"
+            for epsilon in DENSE_EPSILONS:
+                run = evaluation.runs.dense(dimension, variant, epsilon)
+                scores = evaluation.scores([run], "classify")
+                rows.append(
+                    evaluation.row("dense", name, measure, scores, epsilon=epsilon, **about)
+                )
+                result = evaluation.lookup(run).result or {}
+                if "own_test_accuracy" in result:
+                    local = Scores.single(100 * result["own_test_accuracy"])
+        name = f"{SYSTEM_NAMES['own']}, {dimension} features"
+        rows.append(evaluation.row("dense", name, measure, local, task="classify"))
+    return rows
+
+
 FIGURES: dict[str, Callable[[PaperEvaluation], list[Row]]] = {
     "classification": partial(comparison_rows, figure="classification", task="classify"),
     "link-prediction": partial(comparison_rows, figure="link-prediction", task="link"),
@@ -307,8 +343,9 @@ FIGURES: dict[str, Callable[[PaperEvaluation], list[Row]]] = {
     "ablation": ablation_rows,
     "workload": workload_rows,
     "cost": cost_rows,
+    "dense": dense_rows,
 }
-"""The rows of each figure, in the paper's order."""
+"""The rows of each figure, in the paper's order, then one that the paper does not have."""
 SHORT_FIGURES = ("classification", "link-prediction", "workload", "cost")
 """Figures of the quick form."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lumos.display import duration
 from lumos.report import Block, Code, Figure, Page, Section, Table, Text
 from lumos.storage import write_json, write_text
-from reproduce import tables
+from reproduce import claims, tables
 from reproduce.device_model import DeviceModel
 from reproduce.evaluation import PaperEvaluation, Row
 from reproduce.figures import distributions
@@ -73,7 +73,7 @@ class Reproduction:
         )
 
     def write(self, out: Path) -> None:
-        """Write tables.md, rows.json, workload.json, figures/*.svg and report.html."""
+        """Write tables.md, rows.json, claims.json, workload.json, figures and report.html."""
         sections = [
             tables.markdown(
                 some,
@@ -86,6 +86,7 @@ class Reproduction:
         write_text(out / "tables.md", "\n".join(sections))
         every = [row.as_json() for of in self.rows.values() for row in of]
         write_json(out / "rows.json", every)
+        write_json(out / "claims.json", [line.as_json() for line in self.claims()])
         if "workload" in self.rows:
             workloads = {one.dataset.name: distributions(one) for one in self.evaluations}
             write_text(out / "workload.json", json.dumps(workloads) + "\n")
@@ -104,12 +105,27 @@ class Reproduction:
             for name, plot in draw(figure, one, by_graph.get(one.dataset.name, [])).items()
         }
 
+    def claims(self) -> list[claims.Line]:
+        """Return the claims about the paper's graphs."""
+        return [line for one in self.evaluations for line in claims.lines_of(one)]
+
+    def _claims(self) -> list[Section]:
+        found = self.claims()
+        if not found:
+            return []
+        body = [(line.graph, *line.cells()) for line in found]
+        plain = [tuple(cell.replace("`", "") for cell in line) for line in body]
+        text = f"{claims.RULE} {claims.BRACKETS} {claims.LITERAL_COLUMN}".replace("*", "")
+        table = Table(("graph", *claims.HEADINGS), plain, "Claims of the paper", stacked=True)
+        return [Section("The paper, claim by claim", [Text(text), table])]
+
     def _page(self, plots: dict[str, Plots]) -> Page:
         datasets = [one.dataset for one in self.evaluations]
         graphs = ", ".join(
             f"{one.name} ({one.devices:,} devices, {one.edges:,} edges)" for one in datasets
         )
-        sections = [_figure_section(figure, of, plots[figure]) for figure, of in self.rows.items()]
+        sections = [*self._claims()]
+        sections += [_figure_section(figure, of, plots[figure]) for figure, of in self.rows.items()]
         if self.failed:
             sections.append(Section("What is missing", [Text("\n\n".join(self.failed))]))
         lines = [

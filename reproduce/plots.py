@@ -6,15 +6,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.charts import moderate, tree
-from lumos.training.profile import PAPER
+from lumos.report.charts import COLOURS, moderate, tree
+from lumos.training.profile import PAPER, STRICT
 from lumos.typing import Ints
 from reproduce import reported
+from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.evaluation import MEASURES, SYSTEM_NAMES, PaperEvaluation, Row
-from reproduce.figures import GAINS, SECONDS, balancer_name, distributions
-from reproduce.runs import ONE_SCORE
+from reproduce.figures import DENSE_NAMES, GAINS, SECONDS, balancer_name, distributions
+from reproduce.runs import LITERAL, ONE_SCORE
 from reproduce.settings import EPSILONS
 
+STYLES = {
+    SYSTEM_NAMES[system]: number
+    for number, system in enumerate((PAPER, STRICT, "centralized", "lpgnn", "naive", "own"))
+} | {SYSTEM_NAMES[LITERAL]: len(COLOURS), DENSE_NAMES[LITERAL]: len(COLOURS)}
+"""By system, the number of its colour and shape in every plot. Both recoveries of the paper's
+features have one colour and two shapes, and so has a control, which is the same system."""
+STYLES |= {f"{name}: control": number + 2 * len(COLOURS) for name, number in STYLES.items()}
 SCORE_NAMES = {"classify": "test accuracy", "link": "test ROC-AUC"}
 """By task, in titles."""
 
@@ -75,6 +83,7 @@ def _bars(rows: Sequence[Row], title: str) -> Plot:
         _values(grid, lambda row: row.spread),
         marks=_values(grid, lambda row: row.paper),
         title=title,
+        styles=STYLES,
     )
     marked = any(row.paper is not None for row in rows)
     caption = "Diamonds: what the paper reports." if marked else "The paper has no such figure."
@@ -109,6 +118,7 @@ def _comparison(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
         unit="%" if task == "classify" else "",
         digits=measure.digits,
         mark_name="control",
+        styles=STYLES,
     )
     most = max(row.seeds for row in scored)
     seeds = "one seed" if most == 1 else f"mean and standard deviation of up to {most} seeds"
@@ -169,6 +179,7 @@ def _over_epsilon(evaluation: PaperEvaluation, rows: Sequence[Row], task: str) -
         y_title=SCORE_NAMES[task],
         mark_name="the paper's gain over ε = 0.5",
         at_points=True,
+        styles=STYLES,
         levels=levels,
     )
     sentences = []
@@ -244,6 +255,40 @@ def _cost(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
     return plots
 
 
+def _dense(evaluation: PaperEvaluation, rows: Sequence[Row]) -> Plots:
+    """Return a plot for each number of features: both recoveries, controls, the local model."""
+    plots: Plots = {}
+    for dimension in DIMENSIONS:
+        some = [row for row in rows if row.system.endswith(f", {dimension} features")]
+        series: dict[str, Any] = {}
+        for system in dict.fromkeys(row.system for row in some if row.epsilon is not None):
+            by = {row.epsilon: row for row in some if row.system == system}
+            shown = [by.get(epsilon) for epsilon in DENSE_EPSILONS]
+            name = system.removesuffix(f", {dimension} features")
+            series[name] = (_values([shown], lambda row: row.ours)[0], None)
+            series[f"{name}: control"] = (_values([shown], lambda row: row.control)[0], None)
+        levels = {
+            f"local model {row.ours:.1f}": row.ours
+            for row in some
+            if row.epsilon is None and row.ours is not None
+        }
+        if series:
+            svg = lines(
+                DENSE_EPSILONS,
+                series,
+                None,
+                unit="%",
+                title=f"{evaluation.dataset.name}: {dimension} dense features over ε",
+                x_title="ε",
+                y_title=SCORE_NAMES["classify"],
+                at_points=True,
+                styles=STYLES,
+                levels=levels,
+            )
+            plots[f"-{dimension}"] = Plot(svg, "GCN, one seed. Level line: the local model.")
+    return plots
+
+
 _DRAWING: dict[str, Callable[[PaperEvaluation, Sequence[Row]], Plots]] = {
     "classification": _comparison,
     "link-prediction": _comparison,
@@ -251,4 +296,5 @@ _DRAWING: dict[str, Callable[[PaperEvaluation, Sequence[Row]], Plots]] = {
     "ablation": _ablation,
     "workload": _workload,
     "cost": _cost,
+    "dense": _dense,
 }

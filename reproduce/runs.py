@@ -15,21 +15,21 @@ from lumos.evaluation.evaluate import run_system
 from lumos.evaluation.pool import finite, plain_settings, result_key
 from lumos.graph import Graph, load
 from lumos.machine import peak_rss_mb
+from lumos.runs.train import train
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
 from lumos.trees.balance import balance
 from lumos.trees.balancers import TreeSettings
 from lumos.typing import Ints
 from reproduce import settings as frozen
+from reproduce.dense import dense_features
 from reproduce.device_model import DeviceModel
 from reproduce.settings import Dataset, Settings
 
 BALANCERS = ("none", "greedy", "mcmc", "optimal")
 LITERAL = "literal"
 """The paper's profile with its literal recovery of features."""
-TRUE_LABELS = "true labels"
-"""The strict profile with true labels in its sums."""
-VARIANT_PROFILES = {LITERAL: PAPER, TRUE_LABELS: STRICT}
+VARIANT_PROFILES = {LITERAL: PAPER}
 """The profile of each variant that is none itself."""
 ONE_SCORE = {(STRICT, "link")}
 """Profiles and tasks that have no backbone, and no ε of a release: one score."""
@@ -59,7 +59,7 @@ FIELDS = (
 class Run:
     """One run of one system on one graph with one seed."""
 
-    kind: Literal["train", "baseline", "trees", "cost"]
+    kind: Literal["train", "baseline", "trees", "cost", "dense"]
     graph: str
     seed: int
     settings: tuple[tuple[str, Any], ...]
@@ -116,7 +116,7 @@ class Runs:
             "profile": profile,
             "task": task,
             "backbone": backbone,
-            "epsilon": epsilon,
+            "label_epsilon" if profile == STRICT else "epsilon": epsilon,
         }
         if profile == PAPER:
             settings |= {"epochs": self.settings.epochs or frozen.EPOCHS}
@@ -126,7 +126,6 @@ class Runs:
             )
         if profile == STRICT and task == "classify":  # where a backbone is part of it by choice
             settings["tree_network"] = True
-        settings |= {"label_epsilon": math.inf} if variant == TRUE_LABELS else {}
         settings |= changed
         if settings.get("balancer") == "mcmc":
             settings["iterations"] = self.dataset.iterations
@@ -153,6 +152,15 @@ class Runs:
             settings["epochs"] = self.settings.epochs
         return _run("baseline", self.dataset, seed, **settings)
 
+    def dense(self, dimension: int, variant: str, epsilon: float) -> Run:
+        """Return a run of the paper's profile on dense features; `LITERAL` is `--literal`."""
+        settings: dict[str, Any] = {"dimension": dimension, "epsilon": epsilon, "control": True}
+        settings |= {"epochs": self.settings.epochs or frozen.EPOCHS, "compare": "ideal"}
+        settings |= {"iterations": self.dataset.iterations, "literal": variant == LITERAL}
+        if variant != LITERAL:
+            settings["patience"] = frozen.PATIENCE
+        return _run("dense", self.dataset, **settings)
+
     def trees(self, balancer: str) -> Run:
         """Return the trees of one balancer."""
         settings: dict[str, Any] = {"balancer": balancer, "compare": "ideal"}
@@ -176,6 +184,8 @@ class Runs:
 def compute(run: Run, data_dir: Path | None) -> dict[str, Any]:
     """Return the result of a run, as plain numbers; called in a process of its own."""
     settings = dict(run.settings)
+    if run.kind == "baseline" and "epsilon" in settings:  # committed keys have this name
+        settings["feature_epsilon"] = settings.pop("epsilon")
     if run.kind == "trees":
         graph = load(run.graph, data_dir=data_dir, features=False)
         return {**measure_trees(graph, seed=run.seed, **settings), "peak_rss_mb": peak_rss_mb()}
@@ -186,14 +196,19 @@ def compute(run: Run, data_dir: Path | None) -> dict[str, Any]:
         graph = load(run.graph, data_dir=data_dir)
         measured = measure_epoch(graph, seed=run.seed, device=device, **settings)
         return {**measured, "peak_rss_mb": peak_rss_mb()}
-    summary = run_system(
-        kind=run.kind,
-        settings=settings,
-        seed=run.seed,
-        graph=run.graph,
-        split=None,
-        data_dir=data_dir,
-    )
+    if run.kind == "dense":
+        graph = dense_features(load(run.graph, data_dir=data_dir), settings.pop("dimension"))
+        floor = not settings["literal"]  # one local model for both
+        summary = train(graph, profile=PAPER, seed=run.seed, floor=floor, **settings).summary()
+    else:
+        summary = run_system(
+            kind=run.kind,
+            settings=settings,
+            seed=run.seed,
+            graph=run.graph,
+            split=None,
+            data_dir=data_dir,
+        )
     found = {name: summary[name] for name in FIELDS if name in summary}
     found |= {name: v for name, v in summary.items() if name.endswith(("_accuracy", "_auc"))}
     if run.kind == "baseline":

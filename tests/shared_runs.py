@@ -40,6 +40,10 @@ class SharedFolders:
                 done.touch()
         return folder
 
+    def copied(self, name: str, make: Callable[[Path], object], to: Path) -> Path:
+        """Return a copy of the folder of that name, which a test may change."""
+        return Path(shutil.copytree(self.made(name, make), to))
+
     def trained(self, name: str, graph: str, **settings: Any) -> Path:
         """Return the folder of a finished run; the name stands for its settings."""
         return self.made(name, lambda out: lumos.train(graph, out=out, **settings))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lumos.errors import UsageError
 from lumos.registry import Registry
 from lumos.typing import Progress
 
@@ -36,24 +35,14 @@ DISPLAYS: Registry[Any] = Registry(
 
 
 def frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
-    """A frame from columns (sequences or arrays of one length), in their order.
+    """Return a frame from columns (sequences or arrays of one length), in their order."""
+    import pandas  # takes a third of a second: not for every import of lumos
 
-    Raises:
-        UsageError: pandas is not installed.
-    """
-    try:
-        import pandas
-    except ImportError:
-        raise UsageError("a frame needs pandas; type: pip install 'lumos[pandas]'") from None
     return pandas.DataFrame(dict(columns))
 
 
 def frame_of_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "pandas.DataFrame":
-    """A frame from rows; a cell is None where a row has none of that name.
-
-    Raises:
-        UsageError: pandas is not installed.
-    """
+    """Return a frame from rows; a cell is None where a row has none of that name."""
     return frame({name: [row.get(name) for row in rows] for name in columns})
 
 

@@ -31,7 +31,7 @@ LumosError                  anything Lumos raises on purpose
 └── GuaranteeExceeded       an attack inferred more than a guarantee allows
 
 No message ever carries a private value: no number, share, key, mask or point. Messages name
-settings as Python has them, in backticks: `update_epsilon`, `protect='none'`. The command line
+settings as Python has them, in backticks: `feature_epsilon`, `protect='none'`. The command line
 prints them as its options (`lumos.cli.main`).
 """
 

@@ -47,26 +47,28 @@ def test_exit_status_says_that_a_guarantee_was_exceeded(
 
 def test_json_has_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        command(["audit", "demo:60", "--attack", "randomized-labels", "--epsilon", "2", "--json"])
+        command(
+            ["audit", "demo:60", "--attack", "randomized-labels", "--label-epsilon", "2", "--json"]
+        )
         == 0
     )
     report = json.loads(capsys.readouterr().out)
     assert {row["attack"] for row in report["rows"]} == {"randomized-labels"}
     assert all(row["low"] <= row["value"] for row in report["rows"])
     assert report["exceeded"] == 0
-    assert report["settings"] == {"epsilon": 2.0}
+    assert report["settings"] == {"label_epsilon": 2.0}
 
 
 def test_a_run_folder_is_audited_under_its_own_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    lumos.train("demo:60", epsilon=1.0, seed=4, out=out, floor=False)
+    lumos.train("demo:60", label_epsilon=1.0, seed=4, out=out, floor=False)
     assert command(["audit", str(out), "--attack", "randomized-labels"]) == 0
     report = json.loads((out / "audit.json").read_text())
-    assert (report["seed"], report["settings"]["epsilon"]) == (4, 1.0)
+    assert (report["seed"], report["settings"]["label_epsilon"]) == (4, 1.0)
     assert (out / "audit.json").stat().st_mode & 0o077 == 0  # as all files of a run folder
-    assert command(["audit", str(out), "--epsilon", "2"]) == 2
+    assert command(["audit", str(out), "--label-epsilon", "2"]) == 2
     assert "own settings" in capsys.readouterr().err
     page = lumos.load_run(out).report(tmp_path / "page.html").read_text()
     assert "What attacks found" in page

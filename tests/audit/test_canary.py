@@ -9,7 +9,7 @@ import lumos
 from lumos.audit import AuditReport, AuditRow, Scene
 from lumos.audit.attacks import sums
 from lumos.audit.attacks.sums import CanaryQuestion, CanarySum
-from lumos.audit.table import EXCEEDED, WITHIN
+from lumos.audit.table import EXCEEDED, NO_POWER, WITHIN
 from lumos.secagg import noise as noises
 from lumos.secagg.noise import Noise
 from lumos.strict.link.stages import LinkSchedule
@@ -50,7 +50,7 @@ def test_mu_is_the_accounts_where_all_that_may_collude_do(graph: lumos.Graph) ->
     scene = Scene(graph, {}, tasks=("link",))
     rows = list(sums.rows(scene, asked, found))
     assert [row.measure for row in rows] == ["μ", "ε"]
-    assert verdict(*rows) == [WITHIN, WITHIN]
+    assert verdict(*rows) == [WITHIN, NO_POWER]  # ε = 8 needs more trials than these
     assert abs(rows[0].value / asked.mu - 1) < 4 * found.mu().error  # and it has teeth
     assert rows[1].estimate.interval(0.999)[0] > 1.5
     assert rows[1].bound == 8

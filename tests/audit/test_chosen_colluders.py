@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.audit import coalitions
 from tests.secagg.federation import Federation, drawn_graph, graph_in_order, some_graph
 
 import lumos
@@ -74,7 +75,7 @@ def test_a_chosen_coalition_opens_a_vector_of_a_known_graph_only(system: bool) -
     shares.
     """
     known = drawn_graph(TOTAL, K)
-    colluding = attack.coalition_around(known, VICTIM, T)
+    colluding = coalitions.coalition_around(known, VICTIM, T)
     kept: dict[str, Any] = {}
     options: dict[str, Any] = {"secrets": system_secrets} if system else {}
     Federation(
@@ -89,14 +90,14 @@ def test_a_chosen_coalition_opens_a_vector_of_a_known_graph_only(system: bool) -
     slots = np.flatnonzero(colluding[holders])
     if system:
         assert len(slots) < T  # except with the probability of the next test, 2e-6
-        assert not attack.surrounded(graph, T, colluding)[VICTIM]
+        assert not coalitions.surrounded(graph, T, colluding)[VICTIM]
     else:
-        assert attack.surrounded(graph, T, colluding)[VICTIM]
+        assert coalitions.surrounded(graph, T, colluding)[VICTIM]
         values = kept["values"][holders[slots], K - 1 - slots]
         sent = kept["of"], VICTIM, kept[MASKED.name], kept[WRAPPED.name]
-        found = attack.recovered_vector(graph, fixed, *sent, slots, values)
+        found = coalitions.recovered_vector(graph, fixed, *sent, slots, values)
         assert np.array_equal(found, fixed.rounded(VECTORS[VICTIM]))
-        fewer = attack.recovered_vector(graph, fixed, *sent, slots[1:], values[1:])
+        fewer = coalitions.recovered_vector(graph, fixed, *sent, slots[1:], values[1:])
         assert not (found == fewer).any()
 
 
@@ -106,15 +107,15 @@ def test_few_devices_are_enough_where_the_graph_is_known(total: int) -> None:
     before = {2000: (70, 52), 22_470: (80, 59)}[total]
     for k, t in (before, _k_and_t(total)):
         known = some_graph(total, k, 1)
-        colluding = attack.coalition_around(known, VICTIM, t)
+        colluding = coalitions.coalition_around(known, VICTIM, t)
         assert colluding.sum() == t < 0.03 * total
-        assert attack.surrounded(known, t, colluding)[VICTIM]
-        lying = attack.coalition_around(known, VICTIM, 2 * t - k)
-        assert attack.surrounded(known, 2 * t - k, lying)[VICTIM]
+        assert coalitions.surrounded(known, t, colluding)[VICTIM]
+        lying = coalitions.coalition_around(known, VICTIM, 2 * t - k)
+        assert coalitions.surrounded(known, 2 * t - k, lying)[VICTIM]
         for number in range(20):
             drawn = some_graph(total, k, 2 + number)
-            assert not attack.surrounded(drawn, 2 * t - k, colluding).any()
-            assert not attack.parted(drawn, t, colluding)
+            assert not coalitions.surrounded(drawn, 2 * t - k, colluding).any()
+            assert not coalitions.parted(drawn, t, colluding)
 
 
 def _k_and_t(total: int) -> tuple[int, int]:
@@ -140,8 +141,8 @@ def test_the_probabilities_are_those_of_all_orders_of_the_ring() -> None:
         ring = colluding[graph.order]
         windows[ring[1:3].sum(), ring[4:6].sum()] += 1
         for t in (3, 4):
-            parted[t] += attack.parted(graph, t, colluding)
-            some[t] += bool(attack.surrounded(graph, 2 * t - k, colluding).any())
+            parted[t] += coalitions.parted(graph, t, colluding)
+            some[t] += bool(coalitions.surrounded(graph, 2 * t - k, colluding).any())
     rings = math.factorial(total - 1)
     for least in range(k + 1):
         assert around[least:].sum() / rings == pytest.approx(tail(total - 1, 3, k, least))
@@ -184,8 +185,8 @@ def test_the_bound_holds_for_a_coalition_that_speaks_last() -> None:
         contributions[:c] = contributions[c:].sum(axis=0, dtype=np.uint8)
         graph = MaskGraph(total, k, mask_graph.seed_of(contributions, 0))
         counts[graph.count(colluding)[VICTIM]] += 1
-        hits += bool(attack.surrounded(graph, 2 * t - k, colluding).any())
-        apart += attack.parted(graph, t, colluding)
+        hits += bool(coalitions.surrounded(graph, 2 * t - k, colluding).any())
+        apart += coalitions.parted(graph, t, colluding)
     expected = runs * stats.hypergeom.pmf(np.arange(k + 1), total - 1, c, k)
     likely = expected > 5
     observed = np.append(counts[likely], counts[~likely].sum())
@@ -225,10 +226,10 @@ def test_every_group_that_is_opened_alone_on_small_rings(total: int, k: int, t: 
             held = graph.count(colluding)
             fits = ~(groups & colluding).any(axis=1)
             fits &= (~groups | (beside + held >= t)).all(axis=1)
-            parted = attack.parted(graph, t, colluding)
-            around = attack.surrounded(graph, 2 * t - k, colluding).any()
+            parted = coalitions.parted(graph, t, colluding)
+            around = coalitions.surrounded(graph, 2 * t - k, colluding).any()
             for group in groups[fits]:
-                assert np.array_equal(attack.opened_alone(graph, t, colluding, group), group)
+                assert np.array_equal(coalitions.opened_alone(graph, t, colluding, group), group)
                 long = [gap for gap in gaps_of(group) if gap >= h]
                 far = len(long) > 1 or any(gap >= k for gap in long)
                 assert parted or not far
@@ -312,13 +313,13 @@ def test_whatever_a_liar_tells_to_whom_a_group_that_opens_could_be_opened_alone(
         total, k, t = [(9, 4, 3), (12, 6, 4), (12, 6, 5), (9, 8, 6)][seed % 4]
         graph = some_graph(total, k, seed)
         colluding = random.random(total) < 0.25
-        if attack.surrounded(graph, 2 * t - k, colluding).any():
+        if coalitions.surrounded(graph, 2 * t - k, colluding).any():
             continue
         for _ in range(10):
             told = Told(graph, t, colluding, *random_lies(graph, colluding, random))
             for group in told.groups():
                 members = np.isin(np.arange(total), [*group])
-                alone = attack.opened_alone(graph, t, colluding, members)
+                alone = coalitions.opened_alone(graph, t, colluding, members)
                 assert np.array_equal(alone, members)
                 assert members.sum() >= k - t + 2
                 found, fewer = found + 1, fewer + (len(group) < (~colluding).sum())
@@ -342,7 +343,7 @@ def test_a_liar_opens_one_vector_where_devices_do_not_confirm(confirmed: bool) -
     for device, lost in lies.items():
         views[device, np.isin(of[device], lost)] = LOST
     colluding = np.arange(total) == 8
-    assert not attack.surrounded(graph, 2 * t - k, colluding).any()
+    assert not coalitions.surrounded(graph, 2 * t - k, colluding).any()
     told = Told(graph, t, colluding, views, np.ones(total, np.bool_), confirmed=confirmed)
     assert ({0} in told.groups()) != confirmed
     assert not (confirmed and told.groups())

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
+from benchmarks.tree_leak import determined_classes
 from tests.trees.watching import watching
 
 from lumos.audit.attacks import trees
@@ -13,7 +14,6 @@ from lumos.audit.attacks.trees import (
     Adversary,
     TreeLeak,
     TreeRun,
-    determined_classes,
     record_trees,
     tree_leaks,
 )

@@ -19,7 +19,7 @@ from lumos.training.split import Role, split_edges, split_vertices
 
 torch.set_num_threads(1)
 
-SYSTEMS = ("centralized", "own", "lpgnn", "naive")
+SYSTEMS = ("centralized", "own", "lpgnn", "naive", "blink", "lpgnn-blink", "gap")
 
 
 def measured(graph: Any = "demo:120", **settings: Any) -> Measured:
@@ -79,7 +79,7 @@ def test_links_know_of_training_edges_only(system: str) -> None:
     assert after.metrics["test_auc"] == pytest.approx(1 - before.metrics["test_auc"])
 
 
-@pytest.mark.parametrize("system", ["lpgnn", "naive"])
+@pytest.mark.parametrize("system", ["lpgnn", "naive", "blink", "lpgnn-blink", "gap"])
 def test_test_labels_change_nothing_that_is_learnt(system: str) -> None:
     graph = load("demo:120")
     labels = np.array(graph.labels)
@@ -120,14 +120,14 @@ def test_a_run_leaves_the_random_numbers_of_others_alone() -> None:
 def test_naive_without_noise_is_centralized(task: str, backbone: str) -> None:
     same = {"task": task, "backbone": backbone, "dropout": 0.0, "weight_decay": 0.0}
     same |= {"learning_rate": 0.01, "hidden": 16}
-    naive = measured(system="naive", epsilon=math.inf, **same)
+    naive = measured(system="naive", feature_epsilon=math.inf, **same)
     central = measured(system="centralized", normalise=True, **same)
     assert_allclose(naive.outputs, central.outputs, atol=1e-6)
 
 
 def test_lpgnn_without_noise_and_steps_is_centralized() -> None:
     same = {"dropout": 0.0, "weight_decay": 0.0, "learning_rate": 0.01, "hidden": 16}
-    clear = {"epsilon": math.inf, "label_epsilon": math.inf, "steps": 0, "label_steps": 0}
+    clear = {"feature_epsilon": math.inf, "label_epsilon": math.inf, "steps": 0, "label_steps": 0}
     lpgnn = measured(system="lpgnn", **clear, **same)
     central = measured(system="centralized", normalise=False, **same)
     losses = [[record["loss"] for record in found.history] for found in (lpgnn, central)]
@@ -172,9 +172,9 @@ def test_edge_sample_says_so() -> None:
 
 
 def test_notes_state_the_total_epsilon() -> None:
-    assert any("3 in total" in note for note in measured(system="lpgnn").notes)
+    assert any("11 in total" in note for note in measured(system="lpgnn").notes)
     assert any("6 in total" in note for note in measured(system="naive").notes)
-    link = measured(system="naive", task="link", epsilon=1.5)
+    link = measured(system="naive", task="link", feature_epsilon=1.5)
     assert any("3 in total" in note for note in link.notes)
     assert any("nothing is private" in note for note in measured(system="centralized").notes)
 
@@ -255,15 +255,20 @@ def test_features_lie_within_public_bounds(system: str) -> None:
         ({"system": "server"}, "`system` must be one of"),
         ({"system": "lpgnn", "task": "link"}, "knows every edge"),
         ({"system": "own", "backbone": "gcn"}, "`backbone` has no effect for own"),
-        ({"system": "centralized", "epsilon": 2.0}, "`epsilon` has no effect"),
+        ({"system": "centralized", "feature_epsilon": 2.0}, "`feature_epsilon` has no effect"),
         ({"system": "centralized", "steps": 2}, "`steps` has no effect"),
         ({"system": "naive", "label_steps": 2}, "`label_steps` has no effect"),
         ({"system": "naive", "task": "link", "label_epsilon": 2.0}, "`label_epsilon` has no"),
         ({"system": "lpgnn", "delta": 0.1}, "`delta` has no effect"),
         ({"system": "lpgnn", "edge_sample": 9}, "`edge_sample` has no effect"),
-        ({"system": "naive", "epsilon": 0.0}, "`epsilon` must be above 0"),
-        ({"system": "naive", "epsilon": math.nan}, "`epsilon` must be above 0"),
+        ({"system": "naive", "feature_epsilon": 0.0}, "`feature_epsilon` must be above 0"),
+        ({"system": "naive", "feature_epsilon": math.nan}, "`feature_epsilon` must be above 0"),
         ({"system": "lpgnn", "label_epsilon": -1}, "`label_epsilon` must be above 0"),
+        ({"system": "gap", "edge_epsilon": 0.0}, "`edge_epsilon` must be above 0"),
+        ({"system": "lpgnn", "edge_epsilon": 1.0}, "`edge_epsilon` has no effect"),
+        ({"system": "blink", "variant": "soft"}, "`variant` must be one of"),
+        ({"system": "blink", "variant": "hybrid", "backbone": "gat"}, "must be hard for gat"),
+        ({"system": "gap", "task": "link"}, "gap cannot predict links"),
         ({"system": "naive", "delta": 0.0}, "`delta` must be between"),
         ({"system": "naive", "edge_sample": -1}, "`edge_sample` must be 0"),
         ({"system": "lpgnn", "low": 1.0}, "low < high"),
@@ -282,12 +287,14 @@ def test_settings_that_are_refused(settings: dict[str, Any], line: str) -> None:
 
 def test_settings_fill_in_what_the_system_has() -> None:
     # Settings that a system does not use are None, whatever their type.
-    naive: Any = BaselineSettings(system="naive", epsilon=1)
-    assert (naive.epsilon, naive.label_epsilon, naive.steps) == (1.0, 1.0, None)
+    naive: Any = BaselineSettings(system="naive", feature_epsilon=1)
+    assert (naive.feature_epsilon, naive.label_epsilon, naive.steps) == (1.0, 1.0, None)
+    assert naive.edge_epsilon == 1.0
     lpgnn: Any = BaselineSettings(system="lpgnn")
-    assert (lpgnn.epsilon, lpgnn.label_epsilon, lpgnn.delta) == (2.0, 1.0, None)
+    assert (lpgnn.feature_epsilon, lpgnn.label_epsilon, lpgnn.delta) == (8.0, 3.0, None)
     assert BaselineSettings(system="lpgnn", label_epsilon=math.inf).label_steps == 0
-    assert BaselineSettings(system="lpgnn", epsilon=math.inf).plain()["epsilon"] == "inf"
+    inf = BaselineSettings(system="lpgnn", feature_epsilon=math.inf).plain()["feature_epsilon"]
+    assert inf == "inf"
     assert BaselineSettings(**lpgnn.plain()) == lpgnn  # what --json prints makes them again
 
 

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from scipy.stats import binom, chi2, norm
 from tests.narrow import sparse
 
-from lumos.baselines.goals import noisy_labels, transition
 from lumos.baselines.naive import (
     MAX_NOISY_EDGES,
     flip_probability,
@@ -19,6 +18,7 @@ from lumos.baselines.naive import (
     noisy_features,
     sensitivity,
 )
+from lumos.baselines.network import noisy_labels, transition
 from lumos.baselines.systems import BaselineSettings
 from lumos.errors import UsageError
 from lumos.ldp.bounds import unit_rows
@@ -122,7 +122,7 @@ def delta_by_integration(epsilon: float, sigma: float, distance: float) -> float
 @pytest.mark.parametrize("delta", [1e-5, 1e-3])
 @pytest.mark.parametrize("low", [0.0, -1.0])
 def test_gaussian_noise_spends_delta_and_no_more(epsilon: float, delta: float, low: float) -> None:
-    settings = BaselineSettings(system="naive", epsilon=epsilon, delta=delta, low=low)
+    settings = BaselineSettings(system="naive", feature_epsilon=epsilon, delta=delta, low=low)
     rows = np.eye(3, dtype=np.float32)
     _, sigma = noisy_features(rows, settings, np.random.default_rng(0))
     found = delta_by_integration(epsilon, sigma, sensitivity(low))
@@ -130,7 +130,7 @@ def test_gaussian_noise_spends_delta_and_no_more(epsilon: float, delta: float, l
 
 
 def test_gaussian_noise_is_what_it_says() -> None:
-    settings = BaselineSettings(system="naive", epsilon=2.0)
+    settings = BaselineSettings(system="naive", feature_epsilon=2.0)
     words = csr_array((np.random.default_rng(1).random((400, 300)) < 0.05).astype(np.float32))
     noisy, sigma = noisy_features(words, settings, np.random.default_rng(4))
     assert isinstance(noisy, np.ndarray)
@@ -138,7 +138,7 @@ def test_gaussian_noise_is_what_it_says() -> None:
     assert abs(rest.mean()) < 5 / math.sqrt(rest.size)
     assert abs(rest.var() - 1) < 5 * math.sqrt(2 / rest.size)
     clear, none = noisy_features(
-        words, BaselineSettings(system="naive", epsilon=math.inf), np.random.default_rng(4)
+        words, BaselineSettings(system="naive", feature_epsilon=math.inf), np.random.default_rng(4)
     )
     assert none == 0
     assert_allclose(sparse(clear).toarray(), unit_rows(words).toarray())

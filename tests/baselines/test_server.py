@@ -11,8 +11,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from lumos.baselines.goals import Drop, non_neighbours_to, transition
-from lumos.baselines.network import Arcs, Gat, Gcn, Layer, Network, Sage, Smoothed, attend, project
+from lumos.baselines.network import (
+    Arcs,
+    Drop,
+    Gat,
+    Gcn,
+    Layer,
+    Network,
+    Sage,
+    Smoothed,
+    attend,
+    non_neighbours_to,
+    project,
+    transition,
+)
 from lumos.baselines.systems import BaselineSettings
 
 with warnings.catch_warnings():

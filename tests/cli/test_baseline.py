@@ -52,16 +52,21 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err
 
 
-@pytest.mark.parametrize("system", ["centralized", "own", "lpgnn", "naive"])
+@pytest.mark.parametrize(
+    "system", ["centralized", "own", "lpgnn", "naive", "blink", "lpgnn-blink", "gap"]
+)
 def test_json_holds_the_contract(system: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of(capsys, system, "demo:60", "--seed", "4")
     assert set(result) >= KEYS | {"test_accuracy", "val_accuracy"}
     assert (result["system"], result["task"], result["seed"]) == (system, "classify", 4)
     assert (result["devices"], result["epochs"]) == (60, 3)
-    noisy = system in ("lpgnn", "naive")
-    assert result["epsilon"] == (2.0 if noisy else None)
-    assert result["label_epsilon"] == {"lpgnn": 1.0, "naive": 2.0}.get(system)
-    assert result["backbone"] == (None if system == "own" else "gcn")
+    features = {"lpgnn": 8.0, "lpgnn-blink": 8.0, "naive": 2.0}
+    assert result["epsilon"] == result["settings"].get("feature_epsilon") == features.get(system)
+    labels = {"lpgnn": 3.0, "lpgnn-blink": 3.0, "naive": 2.0}
+    assert result["label_epsilon"] == labels.get(system)
+    edges = {"blink": 16.0, "lpgnn-blink": 16.0, "gap": 16.0, "naive": 2.0}
+    assert result["settings"].get("edge_epsilon") == edges.get(system)
+    assert result["backbone"] == (None if system in ("own", "gap") else "gcn")
     assert all(note.endswith(".") for note in result["notes"])
     assert 1 <= result["best_epoch"] <= 3
     assert result["seconds"] >= 3 * result["seconds_per_epoch"] > 0
@@ -76,7 +81,7 @@ def test_json_of_links(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inf_is_allowed_in_both(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("lpgnn", "demo:60", "--epsilon", "inf", "--label-epsilon", "inf")
+    arguments = ("lpgnn", "demo:60", "--feature-epsilon", "inf", "--label-epsilon", "inf")
     result = result_of(capsys, *arguments)
     assert (result["epsilon"], result["label_epsilon"]) == ("inf", "inf")
     result = result_of(capsys, "naive", *arguments[1:])
@@ -102,10 +107,10 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["server", "demo:60"], "--system must be one of"),
         (["lpgnn", "demo:60", "--task", "link"], "cannot predict links"),
-        (["own", "demo:60", "--epsilon", "1"], "--epsilon has no effect"),
+        (["own", "demo:60", "--feature-epsilon", "1"], "--feature-epsilon has no effect"),
         (["own", "demo:60", "--shards", "2"], "--shards has no effect"),
-        (["naive", "demo:60", "--epsilon", "0"], "--epsilon must be above 0"),
-        (["naive", "demo:60", "--epsilon", "nan"], "--epsilon must be above 0"),
+        (["naive", "demo:60", "--edge-epsilon", "0"], "--edge-epsilon must be above 0"),
+        (["naive", "demo:60", "--feature-epsilon", "nan"], "--feature-epsilon must be above 0"),
         (["naive", "demo:60", "--edge-sample", "1.5"], "not a whole number"),
         (["centralized"], "GRAPH"),
         (["centralized", "nowhere"], "nowhere"),

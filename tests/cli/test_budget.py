@@ -10,10 +10,7 @@ import pytest
 from lumos.cli.budget import budget
 from lumos.cli.main import run
 from lumos.ldp.mechanisms import COIN, MECHANISMS, make_mechanism
-from lumos.training.profile import FORECASTERS, PROFILES, STRICT, Population
-
-FEW = ("--devices", "100")
-"""A forecast in a fraction of a second."""
+from lumos.training.profile import PROFILES, STRICT
 
 
 def result_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -46,12 +43,19 @@ def numbers_of(name: str, epsilon: float) -> dict[str, Any]:
 def test_the_figures_are_those_of_the_mechanism(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ("--epsilon", "2", "--classes", "18", "--degree", "4", "--mechanism", name, *FEW)
+    arguments = (
+        "--label-epsilon",
+        "2",
+        "--classes",
+        "18",
+        "--degree",
+        "4",
+        "--mechanism",
+        name,
+    )
     result, made = result_of(capsys, *arguments), make_mechanism(18, 2.0, name)
     if name == "digits":
         assert (result["places"], result["base"]) == (2, 5)
-    forecast = result.pop("forecast")
-    assert forecast["clustered"].keys() == {"own", "neighbours", "together", "error", "gain"}
     assert result == {**numbers_of(name, 2.0), "opinion": numbers_of(name, 4.0)}
     assert run(["budget", *arguments]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -60,58 +64,36 @@ def test_the_figures_are_those_of_the_mechanism(
 
 
 def test_auto_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert result_of(capsys, "--epsilon", "2", "--classes", "18", *FEW)["mechanism"] == "digits"
-    assert result_of(capsys, "--epsilon", "2", "--classes", "4", *FEW)["mechanism"] == "krr"
+    assert result_of(capsys, "--label-epsilon", "2", "--classes", "18")["mechanism"] == "digits"
+    assert result_of(capsys, "--label-epsilon", "2", "--classes", "4")["mechanism"] == "krr"
 
 
 def test_defaults_are_those_of_the_profile() -> None:
     settings = PROFILES[STRICT].settings()
     for name in (
-        "epsilon",
+        "label_epsilon",
         "mechanism",
         "propagated_labels",
         "propagated_epsilon",
-        "update_epsilon",
     ):
         assert inspect.signature(budget).parameters[name].default == getattr(settings, name)
 
 
-def test_the_forecast_is_that_of_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--homophily", "0.7", "--own-accuracy", "0.5", "--propagated-labels", "1", *FEW)
-    result = result_of(capsys, *arguments)["forecast"]
-    population = Population(devices=100, classes=4, degree=10, homophily=0.7, own_accuracy=0.5)
-    expected = FORECASTERS[STRICT](population, propagated_labels=1)
-    assert expected is not None
-    for name in ("clustered", "independent"):
-        each = getattr(expected, name)
-        assert result[name] == {**each._asdict(), "gain": each.gain}
-    assert run(["budget", *arguments]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert f"Assumed: {expected.assumptions}." in out
-    assert f"{100 * expected.clustered.gain:+.1f} ± {100 * expected.clustered.error:.1f}" in out
-
-
-def test_no_propagated_labels_and_no_forecast(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_propagated_labels(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--propagated-labels", "0", "--classes", "100", "--mechanism", "krr")
-    result = result_of(capsys, *arguments)
-    assert (result["opinion"], result["forecast"]) == (None, None)
+    assert result_of(capsys, *arguments)["opinion"] is None
     assert run(["budget", *arguments]) == 0
-    out = capsys.readouterr().out
-    assert "opinion" not in out
-    assert "no forecast: a simulation with this number of classes" in out
+    assert "propagated" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--degree", "0"], "degree"),
-        (["--homophily", "2"], "--homophily must be from 0 to 1"),
-        (["--own-accuracy", "0.1"], "--own-accuracy must be from"),
-        (["--devices", "4"], "--devices must be 8 or more"),
         (["--propagated-labels", "4"], "--propagated-labels must be 0 to 3"),
         (["--propagated-epsilon", "inf"], "finite"),
-        (["--epsilon", "0"], "epsilon"),
-        (["--epsilon", "inf"], "finite"),
+        (["--label-epsilon", "0"], "epsilon"),
+        (["--label-epsilon", "inf"], "finite"),
         (["--classes", "1"], "a release needs at least 2 symbols"),
     ],
 )

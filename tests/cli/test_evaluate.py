@@ -22,7 +22,12 @@ def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*ASKED, "--out", str(folder)]) == 0
     printed = capsys.readouterr()
     assert printed.err == "2 of 2: 2 runs, all of them known\n"
-    for words in ("demo:60: 60 devices", "accuracy %", "local model in strict", "label: ε = 3"):
+    for words in (
+        "demo:60: 60 devices",
+        "accuracy %",
+        "local model in strict",
+        "label replaced: ε = 3",
+    ):
         assert words in printed.out
     assert (folder / "report.html").exists()
 

@@ -95,7 +95,6 @@ def test_experts_ask_for_everything(capsys: pytest.CaptureFixture[str]) -> None:
     options = {"--" + name.replace("_", "-") for name in TRAIN_OPTIONS}
     assert options <= set(everything)
     text = " ".join(" ".join(lines).split())
-    assert "[default: 2 for paper; 3 for strict]" in text
     assert "[choices: classify, link]" in text
     assert "[default: 300 for paper; 61 for strict (10 for link)]" in text
     assert "(`backbone`)" not in text  # settings are options here

@@ -37,8 +37,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             "with propagated labels",
         ),
         (["--score-queries", "9"], "--score-queries", "--task link"),
-        ([*LINK, "--epsilon", "2"], "--epsilon", "--task classify"),
-        ([*PAPER, "--update-epsilon", "2"], "--update-epsilon", "--profile strict"),
+        ([*LINK, "--label-epsilon", "2"], "--label-epsilon", "--task classify"),
+        ([*PAPER, "--feature-epsilon", "2"], "--feature-epsilon", "--profile strict"),
         ([*PAPER, "--balancer", "greedy", "--iterations", "5"], "--iterations", "mcmc"),
         (
             ["--randomness", "system", "--checkpoint-every", "5", "--out", "never-made"],
@@ -70,11 +70,11 @@ def test_train(
         ({"learning_rate": 0.1}, "learning_rate", "tree_network"),
         ({"tree_network": True, "heads": 2}, "heads", "backbone='gat'"),
         ({"protect": "none", "clip": 1}, "clip", "protect='noise'"),
-        ({"protect": "none", "update_epsilon": 1}, "update_epsilon", "protect='noise'"),
-        ({"protect": "none", "update_delta": 0.1}, "update_delta", "protect='noise'"),
+        ({"protect": "none", "feature_epsilon": 1}, "feature_epsilon", "protect='noise'"),
+        ({"protect": "none", "delta": 0.1}, "delta", "protect='noise'"),
         ({"lifetime_epsilon": 5}, "lifetime_epsilon", "book"),
         ({"lifetime_propagated_epsilon": 5}, "lifetime_propagated_epsilon", "book"),
-        ({"task": "link", "lifetime_update_epsilon": 5}, "lifetime_update_epsilon", "book"),
+        ({"task": "link", "lifetime_feature_epsilon": 5}, "lifetime_feature_epsilon", "book"),
         ({**LITERAL, "balancer": "none", "workers": 2}, "workers", "greedy, mcmc"),
         ({**LITERAL, "compare": "ideal", "workers": 2}, "workers", "compare='secure'"),
         ({**LITERAL, "balancer": "optimal", "comparison_budget": 5}, "comparison_budget", "mcmc"),
@@ -119,10 +119,12 @@ def test_trees(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["naive", "demo:60", "--epsilon", "inf", "--delta", "0.01"],
-        ["lpgnn", "demo:60", "--epsilon", "inf", "--one-bit"],
+        ["naive", "demo:60", "--feature-epsilon", "inf", "--delta", "0.01"],
+        ["lpgnn", "demo:60", "--feature-epsilon", "inf", "--one-bit"],
+        ["gap", "demo:60", "--edge-epsilon", "inf", "--delta", "0.01"],
+        ["blink", "demo:60", "--edge-epsilon", "inf", "--variant", "hybrid"],
         ["own", "demo:60", "--shards", "3"],
-        ["centralized", "demo:60", "--epsilon", "3"],
+        ["centralized", "demo:60", "--feature-epsilon", "3"],
     ],
 )
 def test_baseline(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:

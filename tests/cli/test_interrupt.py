@@ -4,12 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from typing import NoReturn
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, NoReturn
 
 import pytest
 
 from lumos.cli.main import run
+from lumos.deploy.broker import start_command
+from lumos.deploy.local_federation import LocalFederation
 
 pytestmark = pytest.mark.usefixtures("must_end")
 
@@ -40,6 +45,34 @@ def test_every_command(
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "lumos: interrupted\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_lumos_up_removes_its_folder_and_ends_what_it_started(
+    how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here processes that do nothing; tests/deploy/test_processes.py has those of a run."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(_command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+        started.append(start_command(["/bin/sleep", "600"], output))
+        return started[-1]
+
+    def is_running(_federation: LocalFederation) -> bool:
+        assert [path.name[:9] for path in tmp_path.iterdir()] == ["lumos-up-"]
+        signal.raise_signal(how)
+        return True
+
+    monkeypatch.setattr("lumos.deploy.local_federation.start_command", start)
+    monkeypatch.setattr(LocalFederation, "is_running", is_running)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    try:
+        status = run(["up", "demo:5"])
+    except SystemExit as leaving:
+        status = int(leaving.code or 0)
+    assert status == 128 + how
+    assert [process.returncode for process in started] == [-signal.SIGTERM] * 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_while_worker_processes_compare() -> None:

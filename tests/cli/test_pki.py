@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lumos.cli.main import run
-from lumos.deploy.identity import Directory, Identity, seal_box
+from lumos.deploy.identity import Directory, Identity
 from lumos.device.shard import COORDINATOR
 
 
@@ -62,7 +62,7 @@ def test_a_whole_federation(answer: Callable[..., Any], pki: Path, tmp_path: Pat
     for name in names:
         identity = Identity.load(pki / name)
         assert identity.certificate.not_valid_after_utc.isoformat() == result["ends"]
-    seal_box(identity, directory, 5)
+    identity.box(directory, 5)
     config = tmp_path / "nats.conf"
     written = answer("nats-config", pki, "--out", config, "--port", "4333", "--listen", "0.0.0.0")  # noqa: S104
     assert written == {"path": str(config), "parties": 6, "serial": 1, "port": 4333}

@@ -1,6 +1,7 @@
 """`lumos train` as people type it."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -177,8 +178,9 @@ def test_the_answer_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""  # no progress where nothing takes ten seconds
     first, _, table = out.partition("\n\n")
     assert re.fullmatch(
-        r"Test accuracy on demo:60: \d+\.\d % \(15 devices\); local model \(no neighbours\): "
-        r"\d+\.\d %, so neighbours .*; a control with releases without information reaches .*\.",
+        r"Test accuracy on demo:60: \d+\.\d % \(15 devices\), profile paper \(corrected, balancer "
+        r"greedy, largest workload \d+\); local model \(no neighbours\): \d+\.\d %; control "
+        r"\(releases without information\): \d+\.\d %, so messages .* over the control.*\.",
         first,
     )
     assert "accuracy (observer)" in table
@@ -237,21 +239,22 @@ def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
 def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", *STRICT, "--verbose"]) == 0
     out = capsys.readouterr().out
-    assert re.search(
-        r"^Guarantee: To whoever sees every message and the model, one label or another: ε = 3; "
-        r"one "
-        r"device's features or any others: ε = 8, δ = 1e-05;",
-        out,
-        re.MULTILINE,
-    )
+    for line in (
+        r"Label +ε = 3 \(label replaced\): two equally likely labels are told apart in at most "
+        r"95\.3 % of cases \(weak\)\.",
+        r"Features +\(8, 1e-05\) \(features replaced\): ",
+        r"Edge +\([\d.]+, 1e-05\) \(edge added or removed\): ",
+        r"Not protected +device absent, degree\.$",
+    ):
+        assert re.search(f"^{line}", out, re.MULTILINE)
     assert "the guarantee needs --aggregate secure and --randomness system" in out
     assert "profile strict" in out
     assert "What is guaranteed" in out
     for words in (
-        "label: this one or another",
-        "features: these or others",
-        "label, features, membership: vectors in the sums or zeros, messages unchanged",
-        "one edge: there or not",
+        "label replaced",
+        "features replaced",
+        "contribution to the sums zeroed",
+        "edge added or removed",
         "degree",
     ):
         assert re.search(rf"^ {words}$", out, re.MULTILINE)
@@ -265,15 +268,21 @@ def test_strict_guarantees_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     result = result_of(capsys, *STRICT)
     assert set(result) >= CONTRACT | {"test_accuracy", "val_accuracy", "own_test_accuracy"}
     assert [row["about"] for row in result["guarantees"]] == [
-        "label: this one or another",
-        "features: these or others",
-        "whole record: this or another",
-        "label, features, membership: vectors in the sums or zeros, messages unchanged",
-        "membership: there or not there at all",
-        "one edge: there or not",
-        "one edge: this or another at one end",
+        "label replaced",
+        "features replaced",
+        "record replaced",
+        "contribution to the sums zeroed",
+        "device absent",
+        "edge added or removed",
+        "edge replaced at one end",
         "degree",
     ]
+    label, features, *_ = result["guarantees"]
+    assert label["told_apart"] == pytest.approx(1 / (1 + math.exp(-3)))
+    assert label["weak"] is True
+    assert features["weak"] is False
+    assert label["against"] == "everyone who sees every message, every sum and the model"
+    assert result["guarantees"][-1]["told_apart"] is None
     doors = {line["door"] for line in result["ledger"]["topics"].values()}
     assert doors == {"aggregate", "control", "release"}
     assert result["ledger"]["epsilon_per_receiver"] == result["ledger"]["epsilon_collusion"] == 3.0
@@ -413,7 +422,7 @@ def test_without_tensorboard(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     err = refused(capsys, *ALONE, "--out", str(tmp_path / "run"), "--tensorboard")
-    assert "pip install 'lumos[tensorboard]'" in err
+    assert "pip install -e '.[tensorboard]'" in err
     assert not (tmp_path / "run").exists()
     assert "--tensorboard needs --out" in refused(capsys, *ALONE, "--tensorboard")
 
@@ -428,12 +437,13 @@ def test_without_tensorboard(
         (["demo:60", "--profile", "loose"], "--profile must be one of paper, strict"),
         (["demo:60", "--epochs", "0"], "--epochs must be 1 or more"),
         (["demo:60", "--epochs", "many"], "--epochs"),
-        (["demo:60", "--epsilon", "0"], "--epsilon must be above 0"),
-        (["demo:60", "--epsilon", "-1"], "--epsilon must be above 0"),
-        (["demo:60", "--epsilon", "nan"], "--epsilon must be above 0"),
+        (["demo:60", "--label-epsilon", "0"], "--label-epsilon must be above 0"),
+        (["demo:60", "--label-epsilon", "-1"], "--label-epsilon must be above 0"),
+        (["demo:60", "--label-epsilon", "nan"], "--label-epsilon must be above 0"),
+        (["demo:60", "--epsilon", "2"], "there are --label-epsilon and --feature-epsilon"),
         (["demo:60", "--epsilon", "much"], "--epsilon"),
         (["demo:60", "--checkpoint-every", "0"], "--checkpoint-every must be 1 or more"),
-        (["demo:60", "--update-delta", "2"], "--update-delta must be between 0 and 1"),
+        (["demo:60", "--delta", "2"], "--delta must be between 0 and 1"),
         ([*ALONE, "--shards", "61"], "--shards must be between 1 and"),
         ([*ALONE, "--backbone", "nothing"], "backbone 'nothing' does not exist"),
         ([*ALONE, "--resume"], "--resume needs --out"),
@@ -450,7 +460,7 @@ def test_without_tensorboard(
             "--backbone has no effect with --profile strict and --task link, which have no tree "
             "network",
         ),
-        (["demo:60", "--task", "link", "--epsilon", "2"], "--epsilon has no effect"),
+        (["demo:60", "--task", "link", "--label-epsilon", "2"], "--label-epsilon has no effect"),
         (["demo:60", "--task", "link", "--relay", "2"], "--relay"),
         (["demo:60", "--score-queries", "20"], "--score-queries has no effect"),
         (
@@ -458,7 +468,7 @@ def test_without_tensorboard(
             "must be above 2, those of calibration",
         ),
         (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
-        (["demo:60", "--profile", "strict", "--epsilon", "inf"], "needs a finite --epsilon"),
+        (["demo:60", "--profile", "strict", "--label-epsilon", "inf"], "above 0 and finite"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
     ],
 )

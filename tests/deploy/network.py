@@ -11,8 +11,8 @@ from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Data, RoundKey, Route, decode, encode
 from lumos.deploy.protocol.job import TrainingJob
+from lumos.deploy.protocol.questions import AnsweredPairs, PairRecord
 from lumos.deploy.protocol.rounds import BegunAttempt
-from lumos.deploy.questions import AnsweredPairs, PairRecord
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder

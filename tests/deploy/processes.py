@@ -6,9 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.deploy.faults import FaultyLink, LinkFaults
 
 from lumos.deploy import processes
 from lumos.deploy.broker import Broker
@@ -20,7 +23,6 @@ from lumos.deploy.local_federation import (
     load_program,
     run_device,
 )
-from lumos.deploy.nats import LinkFaults
 from lumos.deploy.plan import ParticipantFolder
 from lumos.deploy.processes import CoordinatorProcess
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
@@ -42,54 +44,33 @@ def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
 
 
 class UnhurriedCoordinator(CoordinatorParticipant):
-    """Leaves out only devices that the test has declared gone: a busy machine makes nobody late."""
-
-    gone: Path
-    """A folder with an empty file for each of them."""
+    """Leaves out nobody: a busy machine makes no device late."""
 
     def advance(self, now: float) -> None:
         for device in self.present():
-            if not (self.gone / str(device)).exists():
-                self.receive(device, [], now)
+            self.receive(device, [], now)
         super().advance(now)
 
 
-class Processes:
-    """Broker, coordinator and devices, inside a `with`; nothing is left running after it."""
+class Participants:
+    """Processes of participants whose folders have a plan, all children of this one.
 
-    def __init__(
-        self,
-        layout: FederationLayout,
-        settings: dict[str, Any],
-        *,
-        deadline: float = 60.0,
-        beat: float = 0.5,
-        faults: MakeFaults | None = None,
-        stay: bool = False,
-    ) -> None:
+    Nothing is left running after a `with`.
+    """
+
+    def __init__(self, layout: FederationLayout, faults: MakeFaults | None = None) -> None:
         self.layout = layout
-        self.broker = Broker(layout.broker_config, layout.path / "broker")
-        self.broker.start()
-        layout.hand_out_plan(
-            {"randomness": "seeded", **settings},
-            deadline=deadline,
-            beat=beat,
-            broker=self.broker.address,
-            stay=stay,
-        )
         self._faults = faults
         self.children: dict[int, int] = {}
         self.statuses: dict[int, int] = {}
         """Exit status of participants that have ended; below 0: they were killed."""
         self.starts: dict[int, int] = {}
         self.log = layout.path / "participants.log"
-        self.gone = layout.path / "gone"
-        self.gone.mkdir()
-        load_program(layout.coordinator)
+
+    def __enter__(self) -> "Participants":
+        load_program(self.layout.coordinator)
         gc.collect()
         gc.freeze()  # as where real devices are forked: what is shared stays shared
-
-    def __enter__(self) -> "Processes":
         return self
 
     def __exit__(
@@ -101,7 +82,6 @@ class Processes:
         gc.unfreeze()
         for participant in list(self.children):
             self.kill(participant)
-        self.broker.stop()
 
     def start_all(self) -> None:
         for participant in (COORDINATOR, *range(self.layout.devices)):
@@ -118,29 +98,24 @@ class Processes:
             os.dup2(errors, 1)
             os.dup2(errors, 2)
             sys.stderr = sys.stdout = os.fdopen(errors, "w", buffering=1)
-            if participant == COORDINATOR:
-                return as_status(lambda: self._coordinate(faults), self.layout.coordinator)
-            folder = self.layout.device(participant)
-            return as_status(lambda: run_device(folder, faults=faults), folder)
+            if faults is not None:
+                processes.NatsLink = partial(FaultyLink, faults=faults)  # type: ignore[attr-defined,assignment]
+            folder = self.folder(participant)
+            run = self._coordinate if participant == COORDINATOR else partial(run_device, folder)
+            return as_status(run, folder)
 
         self.children[participant] = fork(work)
 
-    def _coordinate(self, faults: LinkFaults | None) -> None:
-        UnhurriedCoordinator.gone = self.gone
+    def _coordinate(self) -> None:
         processes.CoordinatorParticipant = UnhurriedCoordinator  # type: ignore[attr-defined]
         folder = ParticipantFolder.open(self.layout.coordinator, coordinator=True)
-        CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}"), faults=faults).run()
+        CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}")).run()
 
     def kill(self, participant: int) -> None:
         """End a participant at once, as the loss of power would."""
         child = self.children.pop(participant)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-
-    def kill_for_good(self, device: int) -> None:
-        """End a device that is not started again: only now its deadline counts."""
-        self.kill(device)
-        (self.gone / str(device)).touch()
 
     def status(self) -> RunStatus | None:
         return read_status(self.layout.coordinator)
@@ -149,10 +124,6 @@ class Processes:
         status = self.status()
         return 0 if status is None else status.phases_done
 
-    def until_phase(self, phase: int, seconds: float) -> None:
-        """Wait until the coordinator is in a phase, or after it."""
-        self.until(lambda: self.phase() >= phase, seconds)
-
     def reap(self) -> None:
         """Note who has ended."""
         for participant, child in list(self.children.items()):
@@ -160,10 +131,6 @@ class Processes:
             if ended:
                 del self.children[participant]
                 self.statuses[participant] = os.waitstatus_to_exitcode(status)
-
-    def wait(self, seconds: float) -> None:
-        """Wait until all have ended."""
-        self.until(lambda: not self.children, seconds)
 
     def until(self, condition: Callable[[], object], seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -176,13 +143,15 @@ class Processes:
             time.sleep(0.02)
 
     def lines(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+        """What all participants have logged, also those that others started."""
+        logs = [self.log, *self.layout.path.glob("*.log")]
+        return "\n".join(log.read_text() for log in dict.fromkeys(logs) if log.exists())
 
     def result(self, participant: int) -> dict[str, Any]:
-        result: dict[str, Any] = read_json(self._folder(participant) / "result.json")
+        result: dict[str, Any] = read_json(self.folder(participant) / "result.json")
         return result
 
-    def _folder(self, participant: int) -> Path:
+    def folder(self, participant: int) -> Path:
         return (
             self.layout.coordinator
             if participant == COORDINATOR
@@ -193,3 +162,30 @@ class Processes:
         """The digests of the weights of all participants."""
         participants = (COORDINATOR, *range(self.layout.devices))
         return {self.result(participant)["weights_sha256"] for participant in participants}
+
+
+class Processes(Participants):
+    """Broker, coordinator and devices of a new run, inside a `with`."""
+
+    def __init__(
+        self,
+        layout: FederationLayout,
+        settings: dict[str, Any],
+        *,
+        beat: float = 0.5,
+        faults: MakeFaults | None = None,
+    ) -> None:
+        super().__init__(layout, faults)
+        self.broker = Broker(layout.broker_config, layout.path / "broker")
+        self._settings, self._beat = settings, beat
+
+    def __enter__(self) -> "Processes":
+        self.broker.start()
+        settings = {"randomness": "seeded", **self._settings}
+        self.layout.hand_out_plan(settings, beat=self._beat, broker=self.broker.address)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        super().__exit__(*ended)
+        self.broker.stop()

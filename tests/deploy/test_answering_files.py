@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lumos.deploy.protocol.job import ANSWERS_WITH
-from lumos.deploy.questions import ANSWERING, ANSWERS, AnsweringFiles
+from lumos.deploy.state import ANSWERING, ANSWERS, AnsweringFiles
 from lumos.errors import InputError
 from lumos.training.trainer import PairAnswer
 from lumos.typing import Arrays
@@ -70,7 +70,7 @@ def test_the_log_is_there_before_the_rest(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(path: Path, snapshot: Arrays) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("lumos.deploy.questions.write_snapshot", fail)
+    monkeypatch.setattr("lumos.deploy.state.write_snapshot", fail)
     with pytest.raises(OSError, match="full"):
         files(tmp_path).begin(SNAPSHOT)
     assert (tmp_path / ANSWERS).stat().st_size

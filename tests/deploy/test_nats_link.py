@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.deploy.faults import LinkFaults, NetworkPartition
 from tests.deploy.participants import SERVER
 
 from lumos.crypto import entropy
 from lumos.deploy import nats as nats_link
 from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
 from lumos.deploy.identity import DIRECTORY, Directory, Identity
-from lumos.deploy.nats import PAUSE, DropLog, LinkFaults, NatsLink, NetworkPartition, WireCount
+from lumos.deploy.nats import PAUSE, DropLog, NatsLink, WireCount
 from lumos.deploy.pki import make_federation
 from lumos.deploy.protocol.frames import RUN_TAG, Alive, Data, Frame, RoundKey
 from lumos.device.shard import COORDINATOR

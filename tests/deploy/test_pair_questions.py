@@ -1,14 +1,26 @@
 """Questions about pairs between two devices, after the training."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.deploy.network import Federation
 
+from lumos.deploy.control import answering, ask_device
+from lumos.deploy.processes import prediction_in
 from lumos.deploy.protocol.frames import Data
-from lumos.deploy.questions import QUESTIONS, AgreedPair, AnsweredPairs, LearntScore, PairQuestions
+from lumos.deploy.protocol.questions import (
+    QUESTIONS,
+    AgreedPair,
+    AnsweredPairs,
+    LearntScore,
+    PairQuestions,
+)
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder
@@ -290,3 +302,54 @@ def test_scores_and_vectors_are_in_no_repr(federation: Federation) -> None:
     assert str(answer.score) not in shown
     assert "vectors" not in repr(result(federation, 0))
     assert not any(str(answer.score) in line for line in federation.lines)
+
+
+def asked_by_its_owner(
+    federation: Federation,
+    device: int,
+    folder: Path,
+    question: dict[str, Any],
+    prediction: Callable[[], dict[str, Any]] = dict,
+) -> dict[str, Any]:
+    """The answer of a device through the socket in its folder."""
+    participant: Any = federation.participants[device]
+
+    def wake() -> None:
+        federation.run(until=lambda: bool(participant.questions.answers))
+
+    async def play() -> dict[str, Any]:
+        async with answering(folder, participant, prediction, wake):
+            return await asyncio.to_thread(ask_device, folder, question)
+
+    return asyncio.run(play())
+
+
+def test_the_owner_of_a_device_asks_about_a_pair(federation: Federation, tmp_path: Path) -> None:
+    question = {"ask": "link", "device": 7}
+    row = asked_by_its_owner(federation, 0, tmp_path, question)
+    score = expected(federation, 0, 7).score
+    assert row == {"device": 7, "probability": 1 / (1 + np.exp(-score)), "answered": True}
+    federation.kill(7)  # from here on there is nobody to ask
+    assert asked_by_its_owner(federation, 0, tmp_path, question) == row
+    with pytest.raises(UsageError, match="no other device 0 to ask"):
+        asked_by_its_owner(federation, 0, tmp_path, {"ask": "link", "device": 0})
+
+
+@pytest.mark.parametrize(
+    ("ended", "line"),
+    [(None, "the training is not over"), ({"prediction": None}, "the run has no classes")],
+)
+def test_the_owner_of_a_device_without_a_label(
+    federation: Federation, tmp_path: Path, ended: dict[str, None] | None, line: str
+) -> None:
+    folder: Any = SimpleNamespace(ended_result=lambda: ended)
+    with pytest.raises(UsageError, match=line):
+        asked_by_its_owner(federation, 0, tmp_path, {"ask": "label"}, lambda: prediction_in(folder))
+
+
+def test_a_device_answers_nobody_during_the_training(
+    few_words_parts: PartsFolder, tmp_path: Path
+) -> None:
+    training = Federation(few_words_parts, SETTINGS, stays=True)
+    with pytest.raises(UsageError, match=r"the training goes on: .*; ask later"):
+        asked_by_its_owner(training, 0, tmp_path, {"ask": "label"})

@@ -1,55 +1,44 @@
-"""Real processes over a real broker: killed, started again, cut off, and talked to in bad faith."""
+"""Real processes over a real broker: one run of `lumos up` in which everything goes wrong."""
 
 import asyncio
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.deploy.participants import until
-from tests.deploy.processes import Processes, laid_out
+from tests.deploy.held import HOLD
+from tests.deploy.processes import Participants
 
 import lumos
+from lumos.cli.main import run
 from lumos.crypto import entropy
-from lumos.deploy.identity import seal_box, subject
+from lumos.deploy.broker import Broker
+from lumos.deploy.control import SOCKET, ask_device
+from lumos.deploy.identity import subject
 from lumos.deploy.local_federation import FederationLayout, children_of
-from lumos.deploy.nats import LinkFaults, NetworkPartition, connect
-from lumos.deploy.plan import ParticipantFolder
+from lumos.deploy.nats import connect
+from lumos.deploy.plan import LOCK, ParticipantFolder, read_plan, write_plan
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
+from lumos.errors import InputError, UsageError
 
 DEVICES = 12
 QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "propagated_labels": 1}
-OPTIONS = [
-    "--epochs",
-    "8",
-    "--encoder-epochs",
-    "2",
-    "--propagated-labels",
-    "1",
-    "--randomness",
-    "seeded",
-]
+OPTIONS = ["--epochs", "8", "--encoder-epochs", "2", "--propagated-labels", "1"]
 PATIENCE = 300.0
 """Seconds after which a test that hangs fails instead."""
-
-
-@pytest.fixture(scope="module")
-def expected() -> str:
-    """The weights of the simulation."""
-    trained = lumos.train(f"demo:{DEVICES}", aggregate="secure", randomness="seeded", **QUICK)
-    return str(trained.summary()["weights_sha256"])
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> FederationLayout:
-    return laid_out(f"demo:{DEVICES}", tmp_path / "federation")
+ROOT = Path(__file__).parents[2]
+HANDED_OUT = {"manifest.json", "run.json", "directory.json"}
+IDENTITY = {"certificate.pem", "key.pem", "seal.key", "authority.pem"}
+RESULT = {"result.json", "weights.npz"}
 
 
 def alive(pid: int) -> bool:
@@ -64,83 +53,13 @@ def descendants(pid: int) -> list[int]:
     return [*children, *(below for child in children for below in descendants(child))]
 
 
-def commands(pids: list[int]) -> dict[int, str]:
-    return {pid: Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in pids}
-
-
-def test_up_ends_with_the_weights_of_the_simulation(expected: str, tmp_path: Path) -> None:
-    """Nobody is left running, or waiting to be asked how it ended, and no file is left open."""
-    out, temporary = tmp_path / "out", tmp_path / "temporary"
-    temporary.mkdir()
-    command = [sys.executable, "-W", "always", "-m", "lumos", "up", f"demo:{DEVICES}", *OPTIONS]
-    up = subprocess.run(
-        [*command, "--json", "--keep", "--out", str(out)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        timeout=PATIENCE,
-    )
-    assert up.returncode == 0, up.stderr
-    assert "ResourceWarning" not in up.stderr
-    assert "ignored" not in up.stderr
-    assert list(temporary.iterdir()) == []
-    result = json.loads(up.stdout)
-    assert result["weights_sha256"] == expected
-    assert result["devices"] == DEVICES
-    assert result["lost"] == []
-    assert result["sums"] == QUICK["epochs"] + 2  # the last sums: model selection and temperature
-    assert result["randomness"] == "seeded"
-    assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
-    kept = {file.name for file in (out / "parties" / "device-3").iterdir()}
-    handed = {"part-00003.safetensors", "manifest.json", "run.json", "directory.json"}
-    identity = {"certificate.pem", "key.pem", "seal.key", "authority.pem"}
-    assert kept == handed | identity | {"result.json", "weights.npz"}  # and no secret of the run
-
-
-@pytest.mark.long  # in virtual time: test_absence.test_a_bad_network_and_kills_change_nothing
-def test_chaos(expected: str, layout: FederationLayout) -> None:
-    """Packets are lost, doubled and late, devices cut off and killed: the same weights."""
-    begin = time.monotonic() + 4.0
-    apart = [NetworkPartition(frozenset({1, 4, 9}), begin, begin + 2.0)]
-
-    def faults(participant: int, starts: int) -> LinkFaults:
-        seed = (7, participant + 1, starts)
-        return LinkFaults(seed, loss=0.1, double=0.1, reorder=0.1, partitions=apart)
-
-    victims = {2: (3, 7), 4: (0,), 6: (11, COORDINATOR), 8: (3, 8)}
-    with Processes(layout, QUICK, faults=faults) as participants:
-        participants.start_all()
-        for phase, killed in victims.items():
-            participants.until_phase(phase, PATIENCE)
-            for victim in killed:
-                participants.kill(victim)
-            for victim in killed:
-                participants.start(victim)
-        participants.wait(PATIENCE)
-        assert set(participants.statuses.values()) == {0}
-        assert participants.weights() == {expected}
-
-
-@pytest.mark.long  # in virtual time: test_absence.test_a_device_that_never_comes_back
-def test_a_device_that_does_not_come_back_is_left_out(layout: FederationLayout) -> None:
-    with Processes(layout, QUICK, deadline=2.0) as participants:
-        participants.start_all()
-        participants.until_phase(4, PATIENCE)
-        participants.kill_for_good(6)
-        participants.wait(PATIENCE)
-        assert set(participants.statuses.values()) == {0}
-        whole = participants.result(COORDINATOR)
-        assert [*whole["left_out"]] == ["6"]
-        assert "epoch" in whole["left_out"]["6"]
-        digests = {
-            participants.result(device)["weights_sha256"] for device in range(12) if device != 6
-        }
-        assert digests == {whole["weights_sha256"]}
+def files_of(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
 
 
 def bad_packets(folder: ParticipantFolder, receiver: int) -> list[bytes]:
     """What a participant of bad faith, or a broken one, may send."""
-    box = seal_box(folder.identity, folder.directory, receiver)
+    box = folder.identity.box(folder.directory, receiver)
     run, me = folder.plan.tag, folder.participant
     frames: list[Any] = [Alive(1, 0), RunState(90, 7, [0, 1, 2], "the end")]
     good = encode(Route(run, me, receiver), frames[:1])
@@ -161,71 +80,198 @@ def bad_packets(folder: ParticipantFolder, receiver: int) -> list[bytes]:
 
 
 async def send_bad(folder: ParticipantFolder, participants: list[int]) -> None:
-    client = await connect(folder.identity, folder.plan.broker, allow_reconnect=False)
+    patient = {"allow_reconnect": False, "connect_timeout": PATIENCE}
+    client = await connect(folder.identity, folder.plan.broker, **patient)
     for receiver in participants:
         for packet in bad_packets(folder, receiver):
             await client.publish(subject(receiver, folder.participant), packet)
-    await client.flush(timeout=30)
+    await client.flush(timeout=int(PATIENCE))
     await client.close()
 
 
-def test_kills_and_bad_packets_change_nothing(expected: str, layout: FederationLayout) -> None:
-    """Device 2 is of bad faith; others, the coordinator and the broker are killed on the way."""
-    others = [participant for participant in (COORDINATOR, *range(DEVICES)) if participant != 2]
-    with Processes(layout, QUICK) as participants:
-        bad = ParticipantFolder.open(layout.device(2), coordinator=False)
-        participants.start_all()
-        asyncio.run(send_bad(bad, others))
-        for phase, victim in ((3, 5), (5, COORDINATOR), (7, 0)):
-            participants.until_phase(phase, PATIENCE)
-            participants.kill(victim)  # first: a run that goes on meanwhile could end
-            asyncio.run(send_bad(bad, others))
-            if victim == COORDINATOR:
-                participants.broker.kill()
-                participants.broker.restart()
-            participants.start(victim)
-        participants.wait(PATIENCE)
-        lines = participants.lines()
-        assert set(participants.statuses.values()) == {0}, lines
-        assert participants.weights() == {expected}
-        assert participants.result(COORDINATOR)["left_out"] == {}
-        assert len(participants.result(COORDINATOR)["losses"]) > 0
-        assert not list(layout.path.rglob("secret.key"))
-        assert "device 2: " in lines
-        assert "dropped" in lines
-        assert "garbage" not in lines
-        per_participant = lines.count("device 1: device 2: ")
-        assert per_participant < 40  # rate-limited, however many were sent
+class Up:
+    """`lumos up`, held at some phases (`tests.deploy.held`), and the processes that it started."""
+
+    def __init__(self, folder: Path, phases: tuple[int, ...]) -> None:
+        self.hold, self.temporary = folder / "hold", folder / "temporary"
+        self.out = folder / ("f" * 90)  # paths in it are longer than that of a socket may be
+        self.said, self.errors = folder / "said", folder / "errors"
+        for made in (self.hold, self.temporary):
+            made.mkdir()
+        for phase in phases:
+            (self.hold / str(phase)).touch()
+        self.layout = FederationLayout(self.out / "parties", DEVICES)
+        options = [*OPTIONS, "--randomness", "seeded", "--stay", "--keep", "--json"]
+        program = [sys.executable, "-W", "always", "-m", "tests.deploy.held"]
+        with self.said.open("w") as said, self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [*program, "up", f"demo:{DEVICES}", *options, "--out", str(self.out)],
+                stdout=said,
+                stderr=errors,
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+                    "PYTHONUNBUFFERED": "1",
+                    "TMPDIR": str(self.temporary),
+                    HOLD: str(self.hold),
+                },
+            )
+
+    def goes_on(self) -> bool:
+        assert self.process.poll() is None, self.errors.read_text()
+        return True
+
+    def process_of(self, folder: Path) -> int:
+        """Return the process that is the participant of a folder."""
+        lock = str(folder / LOCK)
+        for pid in descendants(self.process.pid):
+            held = Path(f"/proc/{pid}/fd").glob("*")
+            if any(os.path.realpath(file) == lock for file in held):
+                return pid
+        raise AssertionError(f"no process has {folder}")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
-@pytest.mark.parametrize(
-    "how",
-    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL],
-)
-def test_up_leaves_nothing_running(how: signal.Signals, tmp_path: Path) -> None:
-    python = [sys.executable, "-W", "error"]  # also of a process that nobody waited for
-    command = [*python, "-m", "lumos", "up", f"demo:{DEVICES}", "--randomness", "seeded"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    up = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+@contextmanager
+def held_up(folder: Path, phases: tuple[int, ...]) -> Iterator[tuple[Up, Participants]]:
+    """`lumos up` that is held, and participants that this process starts in its folders."""
+    up = Up(folder, phases)
+    participants = Participants(up.layout)
     try:
-        until(lambda: list(tmp_path.glob("lumos-up-*/coordinator/snapshot.bin")), PATIENCE)
-        started = descendants(up.pid)
-        names = commands(started)
-        devices = [pid for pid, name in names.items() if "lumos device" in name]
+        participants.until(lambda: up.goes_on() and participants.status(), PATIENCE)
+        with participants:
+            yield up, participants
+    finally:
+        up.process.kill()  # and with it all that it started
+        up.process.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_a_run_of_lumos_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Participants and the broker are killed, device 2 is of bad faith: the simulation's weights.
+
+    The coordinator waits at three phases for what is done there, however long that takes.
+    """
+    simulated = lumos.train(f"demo:{DEVICES}", aggregate="secure", randomness="seeded", **QUICK)
+    with held_up(tmp_path, (3, 5, 7)) as (up, participants):
+        layout, plan = up.layout, read_plan(up.layout.coordinator)
+        bad = ParticipantFolder.open(layout.device(2), coordinator=False)
+        others = [other for other in (COORDINATOR, *range(DEVICES)) if other != 2]
+
+        def until(condition: Callable[[], object]) -> None:
+            participants.until(lambda: up.goes_on() and condition(), PATIENCE)
+
+        def end(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
+            os.kill(pid, how)
+            until(lambda: not alive(pid))
+
+        until(lambda: participants.phase() == 3)
+        started = descendants(up.process.pid)
+        names = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in started}
+        devices = [pid for pid, name in names.items() if "held\0device" in name]
+        (broker,) = (pid for pid, name in names.items() if "nats-server" in name)
         assert len(devices) == DEVICES + 1  # and the one from which they were forked
-        assert sum("nats-server" in name for name in names.values()) == 1
         for pid in devices:
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
-        up.send_signal(how)
-        _, errors = up.communicate(timeout=PATIENCE)
-        until(lambda: not any(map(alive, started)), PATIENCE)
-    finally:
-        up.kill()
-        up.wait()
-    assert "Traceback" not in errors
-    assert up.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(how, -how)
-    if how == signal.SIGINT:
-        assert errors.splitlines()[-1] == "lumos: interrupted"
-    if how != signal.SIGKILL:
-        assert list(tmp_path.iterdir()) == []
+        end(up.process_of(layout.device(5)))
+        asyncio.run(send_bad(bad, others))
+        until(lambda: "device 1: device 2: " in participants.lines())
+        participants.start(5)
+        (up.hold / "3").unlink()
+
+        until(lambda: participants.phase() == 5)
+        end(up.process_of(layout.coordinator))  # it comes back by itself
+        asyncio.run(send_bad(bad, others))
+        end(broker)
+        port = int(plan.broker.rpartition(":")[2])
+        with Broker(layout.broker_config, layout.path / "broker", port=port):
+            (up.hold / "5").unlink()
+
+            until(lambda: participants.phase() == 7)
+            end(up.process_of(layout.device(0)))
+            end(up.process_of(layout.device(8)), signal.SIGTERM)
+            asyncio.run(send_bad(bad, others))
+            write_plan(layout.device(0), msgspec.structs.replace(plan, stay=False))
+            for device in (0, 8):
+                participants.start(device)
+            (up.hold / "7").unlink()
+
+            until(lambda: up.said.read_text().endswith("\n"))
+            check_result(json.loads(up.said.read_text()), participants)
+            assert participants.weights() == {simulated.summary()["weights_sha256"]}
+            until(lambda: 0 in participants.statuses)  # the only one that does not stay
+            assert participants.statuses == {0: 0}
+            check_questions(participants, capsys)
+
+            up.process.send_signal(signal.SIGINT)
+            participants.until(lambda: up.process.poll() is not None, PATIENCE)
+            participants.until(lambda: not any(map(alive, started)), PATIENCE)
+        check_end(up, participants)
+
+
+def check_result(result: dict[str, Any], participants: Participants) -> None:
+    """What `lumos up` prints, and the files of the participants."""
+    layout, whole = participants.layout, participants.result(COORDINATOR)
+    assert result["weights_sha256"] == whole["weights_sha256"]
+    assert result["devices"] == DEVICES
+    assert result["lost"] == []
+    assert result["sums"] == QUICK["epochs"] + 2  # the last sums: model selection and temperature
+    assert result["randomness"] == "seeded"
+    assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
+    assert whole["left_out"] == {}
+    assert len(whole["losses"]) > 0
+    assert not list(layout.path.rglob("secret.key"))
+    lines = participants.lines()
+    assert "dropped" in lines
+    assert "garbage" not in lines
+    assert lines.count("device 1: device 2: ") < 40  # rate-limited, however many were sent
+
+
+def check_questions(participants: Participants, capsys: pytest.CaptureFixture[str]) -> None:
+    """Devices that stay answer their owner, and nobody else; also after they were killed."""
+    folder = participants.layout.device(3)
+    row = ask_device(folder, {"ask": "label"})
+    assert row["device"] == 3
+    assert row["probability"] == max(participants.result(3)["prediction"])
+    capsys.readouterr()
+    assert run(["predict", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [row]
+    assert stat.S_IMODE((folder / SOCKET).stat().st_mode) == 0o600
+    for question, line in (
+        ({"ask": "link", "device": 4}, "where `task='link'` was trained"),
+        ({"ask": "neighbours"}, "this is no question"),
+        ({"device": 4}, "this is no question"),
+    ):
+        with pytest.raises(UsageError, match=line):
+            ask_device(folder, question)
+        assert ask_device(folder, {"ask": "label"}) == row
+
+    folder = participants.layout.device(5)
+    answer = ask_device(folder, {"ask": "label"})
+    participants.kill(5)
+    with pytest.raises(InputError, match="no device runs here"):
+        ask_device(folder, {"ask": "label"})
+    participants.start(5)
+    back = "device 5: the training is over; the device is back"
+    participants.until(lambda: back in participants.lines(), PATIENCE)
+    assert ask_device(folder, {"ask": "label"}) == answer
+    with pytest.raises(UsageError, match="where `task='link'` was trained"):
+        ask_device(folder, {"ask": "link", "device": 4})
+    os.kill(participants.children[5], signal.SIGTERM)
+    participants.until(lambda: 5 in participants.statuses, PATIENCE)
+    assert participants.statuses[5] == 0
+
+
+def check_end(up: Up, participants: Participants) -> None:
+    """After Ctrl-C: all have ended in order, and nothing is left but results."""
+    assert up.process.returncode == 130
+    errors = up.errors.read_text()
+    assert errors.splitlines()[-1] == "lumos: interrupted"
+    for sign in ("Traceback", "ResourceWarning", "ignored"):
+        assert sign not in errors + participants.lines()
+    assert list(up.temporary.iterdir()) == []
+    for device in (0, 3, 5):
+        stays = {LOCK} if device else set()
+        part = {f"part-{device:05}.safetensors"}
+        kept = part | HANDED_OUT | IDENTITY | RESULT | stays
+        assert files_of(participants.layout.device(device)) == kept  # and no secret of the run

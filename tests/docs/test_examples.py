@@ -30,7 +30,9 @@ def run(name: str) -> dict[str, Any]:
         return runpy.run_path(str(FOLDER / name), run_name="__main__")
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in {*TRACKED, "links.py"}])
+@pytest.mark.parametrize(
+    "name", [name for name in SCRIPTS if name not in {*TRACKED, "demo.py", "links.py"}]
+)
 def test_it_runs_and_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     made = run(name)
     assert capsys.readouterr().out
@@ -38,6 +40,25 @@ def test_it_runs_and_prints(name: str, capsys: pytest.CaptureFixture[str]) -> No
     if trained is not None and trained.own is not None and name != "newcomers.py":
         # Neighbours help in every example.
         assert trained.metrics["test_accuracy"] > trained.own["test_accuracy"]
+
+
+def test_the_demo_fits_a_terminal_and_names_what_is_exposed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo.py", "demo:60", "--epochs", "3", "--steps", "2"])
+    made = run("demo.py")
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.split())
+    for exposing in (made["corrected"], made["corrected_links"]):
+        opened = [line for line in exposing.ledger.topics.values() if line.door == "open"]
+        assert len(opened) >= 2
+        assert all(f"{line.messages:,} messages: {line.learns}" in words for line in opened)
+    for private in (made["strict"], made["strict_links"]):
+        assert private.guarantees
+        assert not made["unprotected"](private)
+    assert made["trees"]["mcmc"].compare == "secure"
+    assert made["trees"]["optimal"].max_workload == made["trees"]["optimal"].lower_bound()
 
 
 def test_links_are_told_from_non_neighbours() -> None:
@@ -55,7 +76,7 @@ def test_mlflow_receives_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = run("track_mlflow.py")["run"]
     assert tracker.steps["run/seconds"] == [event.epoch for event in trained.history]
     assert tracker.metrics["test_accuracy"] == trained.metrics["test_accuracy"]
-    assert tracker.params["epsilon"] == "3.0"
+    assert tracker.params["label_epsilon"] == "3.0"
     assert tracker.artifacts[0].is_file()
     assert not tracker.running
 
@@ -66,7 +87,7 @@ def test_weights_and_biases_receive_every_epoch(monkeypatch: pytest.MonkeyPatch)
     trained = run("track_wandb.py")["run"]
     assert [row["epoch"] for row in tracker.rows] == [event.epoch for event in trained.history]
     assert tracker.scores["test_accuracy"] == trained.metrics["test_accuracy"]
-    assert tracker.settings["epsilon"] == "3.0"
+    assert tracker.settings["label_epsilon"] == "3.0"
     assert tracker.finished
 
 

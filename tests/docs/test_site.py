@@ -95,14 +95,14 @@ def test_the_command_line_is_there(site: Path) -> None:
     commands = page(site / "commands.html")
     assert {"lumos-train", "lumos-predict", "lumos-audit", "lumos-data-check"} <= commands.anchors
     text = "".join(commands.text)
-    for option in ("--epsilon", "--update-epsilon", "--control", "--directed"):
+    for option in ("--epsilon", "--feature-epsilon", "--control", "--directed"):
         assert option in text
 
 
 def test_lists_and_tables_are_read_as_code_hosts_read_them(site: Path) -> None:
     """Each of these follows a line of text without a blank line, or lies in a list item."""
-    privacy = (site / "privacy.html").read_text("utf-8")
-    assert "<li><em>Surrounded.</em>" in privacy.replace("<p>", "")
-    assert not re.search(r"<p>[^<]*\n- ", privacy)
+    protocols = (site / "protocols.html").read_text("utf-8")
+    assert "<li><em>Surrounded.</em>" in protocols.replace("<p>", "")
+    assert not re.search(r"<p>[^<]*\n- ", protocols)
     for made in pages(site):
         assert not re.search(r"^\|[^|\n]+\|.*\|$", "".join(made.text), re.MULTILINE), made.path

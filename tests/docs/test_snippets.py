@@ -7,11 +7,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from tests.docs.snippets import Snippet, commands, matches, printed, snippets
 
 from lumos.cli.main import run as lumos_command
-from lumos.graph import load
 from lumos.graph.catalog import CATALOG
 
 ROOT = Path(__file__).parents[2]
@@ -21,30 +19,16 @@ TYPED = [
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
 """Python and commands are run."""
-READ = [ROOT / "docs" / name for name in ("architecture.md", "trees.md", "errata.md")]
+READ = [ROOT / "docs" / name for name in ("architecture.md", "faq.md", "trees.md", "errata.md")]
 """Python is run; commands are long runs on real graphs, which `make evidence` repeats."""
 MAKE = {"demo", "test"}
-"""Targets that pages name; CI runs the second, and the first is the commands of the tutorial."""
+"""Targets that pages name; CI runs the second, and test_examples runs the first in small."""
 REAL = re.compile(r"\b(" + "|".join(map(re.escape, CATALOG)) + r")\b")
 
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def tensors() -> dict[str, object]:
-    """What README calls your own: features, edges, labels and masks of a small graph."""
-    data = load("demo:200").to_pyg()
-    part = torch.arange(200) % 4
-    return {
-        "x": data.x.to_dense(),
-        "edge_index": data.edge_index,
-        "y": data.y,
-        "train": part < 2,
-        "val": part == 2,
-        "test": part == 3,
-    }
 
 
 def here(text: str) -> bool:
@@ -55,7 +39,7 @@ def here(text: str) -> bool:
 
 @pytest.mark.parametrize("page", [*TYPED, *READ], ids=lambda page: page.name)
 def test_a_page_runs_from_top_to_bottom(page: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {"__name__": "__main__", **(tensors() if page in TYPED[:1] else {})}
+    names: dict[str, object] = {"__name__": "__main__"}
     for snippet in snippets(page):
         if snippet.not_run:
             continue

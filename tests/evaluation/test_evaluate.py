@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.narrow import present, sparse
+from tests.shared_runs import SharedFolders
 
 import lumos
 from lumos import Evaluation, Graph, InputError, UsageError
@@ -37,27 +38,25 @@ def graph() -> Graph:
     return shifted(lumos.load("demo:60"))
 
 
+EVALUATED: dict[str, Any] = {"systems": [*SYSTEMS, "lpgnn"], "seeds": 2, "seed": 4, **QUICK}
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("evaluation") / "out"
+def folder(graph: Graph, shared: SharedFolders, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def evaluate(out: Path) -> None:
+        notes: list[tuple[float, float | None, str]] = []
+        lumos.evaluate(graph, out=out, progress=lambda *note: notes.append(note), **EVALUATED)
+        assert [done for done, _, _ in notes] == list(range(7))  # a plan, and six runs
+        assert {total for _, total, _ in notes} == {6}
+        assert notes[0][2].startswith("6 runs, ")
+
+    return shared.copied("evaluation", evaluate, tmp_path_factory.mktemp("evaluation") / "out")
 
 
 @pytest.fixture(scope="module")
 def found(graph: Graph, folder: Path) -> Evaluation:
-    notes: list[tuple[float, float | None, str]] = []
-    evaluation = lumos.evaluate(
-        graph,
-        systems=[*SYSTEMS, "lpgnn"],
-        seeds=2,
-        seed=4,
-        out=folder,
-        progress=lambda *words: notes.append(words),
-        **QUICK,
-    )
-    assert [done for done, _, _ in notes] == list(range(7))  # a plan, and six runs
-    assert {total for _, total, _ in notes} == {6}
-    assert notes[0][2].startswith("6 runs, ")
-    return evaluation
+    """The evaluation, of runs that are cached."""
+    return lumos.evaluate(graph, out=folder, **EVALUATED)
 
 
 def test_scores_are_those_of_single_runs(found: Evaluation, graph: Graph) -> None:
@@ -84,10 +83,10 @@ def test_scores_are_those_of_single_runs(found: Evaluation, graph: Graph) -> Non
         for seed in (4, 5)
     ]
     row = found.row("strict")
-    assert row.minus_own == pytest.approx(np.mean(gains))
-    assert row.minus_own_sd == pytest.approx(np.std(gains, ddof=1))
-    assert row.minus_own_se == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
-    assert found.row("own").minus_own is None
+    assert row.minus_local == pytest.approx(np.mean(gains))
+    assert row.minus_local_sd == pytest.approx(np.std(gains, ddof=1))
+    assert row.minus_local_se == pytest.approx(np.std(gains, ddof=1) / np.sqrt(2))
+    assert found.row("own").minus_local is None
 
 
 def test_a_system_that_fails_keeps_its_row(found: Evaluation) -> None:
@@ -170,12 +169,6 @@ def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
-
-
-def test_a_frame_without_pandas(found: Evaluation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UsageError, match=r"pip install 'lumos\[pandas\]'"):
-        found.frame()
 
 
 def test_the_page(found: Evaluation, tmp_path: Path) -> None:

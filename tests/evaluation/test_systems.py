@@ -8,13 +8,23 @@ from lumos.errors import UsageError
 from lumos.evaluation.result import COMPARED, EvaluatedSystem, chosen_systems
 
 ALL = {key: EvaluatedSystem(key) for key in (*COMPARED, "naive")}
+LPGNN = ("lpgnn", "lpgnn-own", "lpgnn-blink")
 
 
 def test_the_default_systems() -> None:
     systems, left_out = chosen_systems(None, "classify", {})
     assert [one.key for one in systems] == [
-        *("strict", "paper", "own", "control", "own-unprotected", "centralized", "lpgnn")
+        *("strict", "own", "control", "paper", "lpgnn-blink", "lpgnn", "lpgnn-own"),
+        *("blink", "gap", "own-unprotected", "centralized"),
     ]
+    assert {one.key: one.local for one in systems if one.local} == {
+        "strict": "own",
+        "control": "own",
+        "paper": "own-unprotected",
+        "lpgnn": "lpgnn-own",
+        "lpgnn-blink": "lpgnn-own",
+        **dict.fromkeys(("blink", "gap", "centralized"), "own-unprotected"),
+    }
     assert left_out == {}
     assert len({one.name for one in systems}) == len(systems)
 
@@ -42,11 +52,13 @@ def test_strict_own_and_control_are_one_run() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "reach"),
     [
-        ("epsilon", 1.0, {"strict", "own", "control", "paper", "lpgnn", "naive"}),
-        ("update_epsilon", 4.0, {"strict", "own", "control"}),
-        ("backbone", "gat", {"paper", "centralized", "lpgnn", "naive"}),
-        ("low", -1.0, {"paper", "lpgnn", "naive"}),
-        ("hidden", 8, {"paper", "own-unprotected", "centralized", "lpgnn", "naive"}),
+        ("epsilon", 1.0, {"paper"}),
+        ("label_epsilon", 2.0, {"strict", "own", "control", "naive", *LPGNN}),
+        ("feature_epsilon", 4.0, {"strict", "own", "control", "naive", *LPGNN}),
+        ("edge_epsilon", 9.0, {"lpgnn-blink", "blink", "gap", "naive"}),
+        ("backbone", "gat", {"paper", "centralized", "naive", "blink", *LPGNN}),
+        ("low", -1.0, {"paper", "naive", *LPGNN}),
+        ("hidden", 8, set(ALL) - {"strict", "own", "control"}),
     ],
 )
 def test_a_setting_reaches_the_systems_that_have_it(
@@ -62,12 +74,12 @@ def test_a_setting_reaches_the_systems_that_have_it(
 @pytest.mark.parametrize(
     ("keys", "given", "message"),
     [
-        (["gcn"], {}, "there is no 'gcn'; there are strict, paper, own"),
+        (["gcn"], {}, "there is no 'gcn'; there are strict, own, control"),
         ([], {}, "at least one is needed"),
         (None, {"epsilon": -1.0}, "`epsilon` must be above 0"),
         (None, {"profile": "paper"}, "`profile` is chosen by evaluate itself"),
         (None, {"control": False}, "`control` is chosen by evaluate itself"),
-        (["centralized"], {"update_epsilon": 1.0}, "`update_epsilon` is a setting of none"),
+        (["centralized"], {"feature_epsilon": 1.0}, "`feature_epsilon` is a setting of none"),
         (None, {"nonsense": 1}, "`nonsense` is a setting of none"),
     ],
 )

@@ -8,8 +8,8 @@ from tests.graph.writing import write_list
 from lumos.errors import InputError, UsageError
 from lumos.graph import load
 from lumos.graph.io import ReadOptions
-from lumos.graph.io.files import table_of
 from lumos.graph.io.tables import read_edges
+from lumos.graph.io.text_table import table_of
 
 
 def test_rows_know_their_lines() -> None:

@@ -1,6 +1,6 @@
 """Runs of a federation over ranks: a program that several processes run at once.
 
-python -m tests.ranks.battery FOLDER GRAPH CASE …
+python -m tests.ranks.battery FOLDER CASE=GRAPH …
 """
 
 import sys
@@ -32,13 +32,19 @@ SEED = 3
 GRAPH = "demo:60"
 
 
-def main(folder: Path, graph: str, cases: list[str]) -> None:
+def out_of(folder: Path, case: str, graph: str) -> Path:
+    """The run folder of a case on a graph."""
+    return folder / "-".join([*case.split(), "of", Path(graph).name])
+
+
+def main(folder: Path, asked: list[str]) -> None:
     """Run the cases one after the other in this rank."""
     with joined(60) as world:
-        for case in cases:
-            out = folder / case.replace(" ", "-")
+        for words in asked:
+            case, _, graph = words.partition("=")
+            out = out_of(folder, case, graph)
             train_rank(graph, seed=SEED, hosting=Hosting(world=world), out=out, **CASES[case])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2:])

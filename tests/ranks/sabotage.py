@@ -1,7 +1,10 @@
 """Ranks that send themselves a signal: at a place, not at a time."""
 
 import os
+import signal
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,41 +12,59 @@ from lumos.ranks import supervisor
 from lumos.ranks.supervisor import Status
 
 
-def _is(rank: int) -> bool:
-    """Whether this process is the rank, and not one that was started again."""
-    return os.environ.get("RANK") == str(rank) and "--resume" not in sys.argv
+def _is(rank: int, attempt: int) -> bool:
+    """Return whether this process is the rank, in this attempt: the first, or one after it."""
+    resumed = "--resume" in sys.argv
+    return os.environ.get("RANK") == str(rank) and resumed == (attempt > 0)
 
 
-def signal_in_phase(number: int, rank: int, phase: str, grace: float | None = None) -> None:
+def signal_in_phase(number: int, rank: int, phase: str, attempt: int = 0) -> None:
     """Let a rank send itself a signal two rounds after it has begun a phase.
+
+    If that stops it, the others wait for it no longer than a moment, and nobody before.
 
     Args:
         number: of the signal.
         rank: which.
         phase: how the phase begins.
-        grace: seconds that the supervisor gives the others to end, in place of its own.
+        attempt: 0 for ranks that begin, 1 for ranks that go on from a checkpoint.
     """
-    if grace is not None:
-        supervisor._GRACE = grace
     advance, rounds = Status.advance, []
 
     def sabotaged(status: Status) -> None:
         advance(status)
-        if _is(rank) and status.phase.startswith(phase):
+        if status.phase.startswith(phase):
             rounds.append(status.round)
-            if len(rounds) == 2:
+            if len(rounds) == 2 and _is(rank, attempt):
                 os.kill(os.getpid(), number)
+            elif len(rounds) == 2 and number == signal.SIGSTOP:
+                wait_no_longer_than(0.5)
 
+    if number == signal.SIGSTOP:
+        supervisor._GRACE = 1.0  # seconds that others get to end
     Status.advance = sabotaged  # type: ignore[method-assign,assignment]
 
 
-def signal_while_writing(number: int, rank: int, name: str) -> None:
+def wait_no_longer_than(seconds: float) -> None:
+    """Let this rank wait for no more than this in a collective, from now on."""
+    from torch.distributed.distributed_c10d import _get_default_group, _set_pg_timeout
+
+    _set_pg_timeout(timedelta(seconds=seconds), _get_default_group())
+
+
+def signal_while_writing(number: int, rank: int, name: str, attempt: int = 0) -> None:
     """Let a rank send itself a signal when it has written a file anew, but not put it in place."""
     replace = os.replace
 
     def sabotaged(source: Any, target: Any) -> None:
-        if _is(rank) and Path(target).name == name and Path(target).exists():
+        if _is(rank, attempt) and Path(target).name == name and Path(target).exists():
             os.kill(os.getpid(), number)
         replace(source, target)
 
     os.replace = sabotaged  # type: ignore[assignment]
+
+
+def both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    """Sabotage in two ways."""
+    first()
+    second()

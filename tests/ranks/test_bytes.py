@@ -11,13 +11,16 @@ from lumos.exchange.transports.gloo import TO_SHARD, _batch, _sending
 from lumos.ranks.world import Arrived
 from lumos.typing import Ints
 
-SHAPES: list[tuple[Any, tuple[int, ...] | None]] = [
-    (np.float64, (3,)),
-    (np.int64, ()),
-    (np.uint8, (5,)),
-    (np.float32, (0,)),
-    (np.uint8, None),
+SHAPES: list[tuple[Any, tuple[int, ...] | None, str]] = [
+    (np.float64, (3,), "all"),
+    (np.int64, (), "all"),
+    (np.uint8, (5,), "all"),
+    (np.float32, (0,), "all"),
+    (np.uint8, None, "all"),
+    (np.uint8, None, "some"),
+    (np.uint8, None, "none"),
 ]
+"""Type and shape of bodies, and which of them are as wide as the widest, if widths differ."""
 
 
 def topic_of(dtype: Any, shape: tuple[int, ...] | None) -> Topic:
@@ -28,8 +31,7 @@ def topic_of(dtype: Any, shape: tuple[int, ...] | None) -> Topic:
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 7])
-@pytest.mark.parametrize("widths", ["all", "some", "none"])
-@pytest.mark.parametrize(("dtype", "shape"), SHAPES)
+@pytest.mark.parametrize(("dtype", "shape", "widths"), SHAPES)
 def test_what_is_sent_is_what_is_read(
     dtype: Any, shape: tuple[int, ...] | None, widths: str, count: int, once: bool
 ) -> None:

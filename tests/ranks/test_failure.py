@@ -7,33 +7,28 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.ranks.forked import Ended, run_python, run_ranks
-from tests.ranks.sabotage import signal_in_phase, signal_while_writing
+from tests.ranks.sabotage import both, signal_in_phase, signal_while_writing
 
 import lumos
+from lumos.errors import ProtocolError, RankLost
 from lumos.ranks.supervisor import read_status
+from lumos.ranks.world import PATIENCE, World
 
 GRAPH = "demo:60"
 SETTINGS = ["--epochs", "20", "--encoder-epochs", "6", "--checkpoint-every", "4"]
 STANDING = re.compile(r" in (the checkpoint of )?epoch \d+, round \d+")
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    lumos.train(GRAPH, out=folder, epochs=20, encoder_epochs=6, checkpoint_every=4)
-    return folder
-
-
 def train(out: Path, *more: str, before: partial[None] | None = None) -> Ended:
     """Train over ranks, of which one is sabotaged before it starts."""
-    ranks = [] if "--ranks" in more else ["--ranks", "2"]
-    words = ["-m", "lumos", "train", GRAPH, "--out", str(out), *SETTINGS, *ranks, *more]
+    words = ["-m", "lumos", "train", GRAPH, "--out", str(out), *SETTINGS, *more]
     return run_python(words, before)
 
 
@@ -46,51 +41,36 @@ def same_run(one: Path, other: Path) -> None:
     assert [event.loss for event in alone.history] == [event.loss for event in together.history]
 
 
-def test_a_stopped_rank_ends_the_run_and_can_be_made_up_for(
-    undisturbed: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    stop = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 10", grace=1.0)
-    ended = train(out, "--rank-timeout", "6", before=stop)
+def test_ranks_that_are_killed_and_stopped_give_the_undisturbed_run(tmp_path: Path) -> None:
+    """Also if one is killed while it writes a checkpoint: the one before it is whole, and any
+    number of ranks goes on from it."""
+    alone, out = tmp_path / "alone", tmp_path / "run"
+    lumos.train(GRAPH, out=alone, epochs=20, encoder_epochs=6, checkpoint_every=4)
+    stopped = partial(signal_in_phase, signal.SIGSTOP, 1, "epoch 10")
+    writing = partial(signal_while_writing, signal.SIGKILL, 0, "checkpoint.npz", attempt=1)
+    sabotage = partial(both, stopped, writing)
+    ended = train(out, "--ranks", "2", "--max-restarts", "1", before=sabotage)
     assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.reported
+    line, last = ended.reported
     assert line.startswith("lumos: rank 1 was stopped (SIGSTOP) in epoch 10, round ")
+    assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
+    assert last.startswith("lumos: rank 0 was killed (SIGKILL) in the checkpoint of epoch ")
     assert STANDING.search(line)
-    again = train(out, "--resume", "--ranks", "3")
-    assert (again.status, again.left) == (0, [])
-    same_run(undisturbed, out)
-
-
-def test_a_rank_that_is_killed_while_it_writes_a_checkpoint(
-    undisturbed: Path, tmp_path: Path
-) -> None:
-    """The one before it is whole, and the run can go on from it, also in one rank."""
-    out = tmp_path / "run"
-    ended = train(out, before=partial(signal_while_writing, signal.SIGKILL, 0, "checkpoint.npz"))
-    assert (ended.status, ended.left) == (1, [])
-    (line,) = ended.reported
-    assert line.startswith("lumos: rank 0 was killed (SIGKILL) in the checkpoint of epoch ")
-    assert STANDING.search(line)
+    assert STANDING.search(last)
     assert {path.name for path in out.rglob("checkpoint.npz*")} > {"checkpoint.npz"}
-    again = train(out, "--resume", "--ranks", "1")
-    assert again.status == 0
-    same_run(undisturbed, out)
 
-
-def test_restarts_give_the_undisturbed_run(undisturbed: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 14")
-    ended = train(out, "--max-restarts", "1", before=kill)
-    assert (ended.status, ended.left) == (0, [])
+    kill = partial(signal_in_phase, signal.SIGKILL, 1, "epoch 14", attempt=1)
+    ended = train(out, "--resume", "--ranks", "3", before=kill)
+    assert (ended.status, ended.left) == (1, [])
     (line,) = ended.reported
     assert line.startswith("lumos: rank 1 was killed (SIGKILL) in epoch 14, round ")
-    assert line.endswith("; starting all ranks again from the last checkpoint (1 of 1)")
-    same_run(undisturbed, out)
+    assert train(out, "--resume", "--ranks", "1").status == 0
+    same_run(alone, out)
 
 
 def test_a_rank_that_is_killed_in_trees(tmp_path: Path) -> None:
     """From outside, and all of them started as people start them."""
-    words = ["train", GRAPH, "--profile", "paper", "--balancer", "mcmc", "--iterations", "400"]
+    words = ["train", GRAPH, "--profile", "paper", "--balancer", "mcmc", "--iterations", "40000"]
     words += ["--compare", "ideal", "--epochs", "3", "--out", str(tmp_path / "run"), "--ranks", "2"]
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -137,16 +117,25 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-SLOW = """
+WAITING = """
 import os, sys, time
+from pathlib import Path
+from lumos.ranks.world import World
 from lumos.runs.folder import RunFolder
-real, fails, slow = RunFolder.save_checkpoint, sys.argv.pop(1), [6]
+real_save, real_wait, fails, note = (
+    RunFolder.save_checkpoint, World.wait_for_first, sys.argv.pop(1), Path(sys.argv.pop(1))
+)
+def wait_for_first(self):
+    if not self.first and self.status.phase.startswith("the checkpoint"):
+        note.touch()
+    real_wait(self)
 def save_checkpoint(self, arrays):
-    time.sleep(slow.pop() if slow else 0)
-    real(self, arrays)
+    while not note.exists():
+        time.sleep(0.01)
+    real_save(self, arrays)
     if fails == "fails":
         raise OSError(28, "No space left on device", "checkpoint.npz")
-RunFolder.save_checkpoint = save_checkpoint
+World.wait_for_first, RunFolder.save_checkpoint = wait_for_first, save_checkpoint
 from lumos.cli.main import main
 main(sys.argv[1:])
 """
@@ -154,10 +143,10 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize("how", [pytest.param("succeeds", marks=pytest.mark.long), "fails"])
 def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
-    """For longer than they wait in a round; and they hear of it if that fails."""
+    """It does not write before they wait, and not in a round; they hear of it if that fails."""
     words = ["train", GRAPH, "--epochs", "9", "--encoder-epochs", "2", "--out", str(tmp_path / "o")]
-    words += ["--rank-timeout", "5", "--checkpoint-every", "5"]
-    end, ended = run_ranks(["-c", SLOW, how, *words], 2)
+    note = str(tmp_path / "they wait")
+    end, ended = run_ranks(["-c", WAITING, how, note, *words, "--checkpoint-every", "5"], 2)
     assert ended.left == []
     if how == "succeeds":
         assert (end, ended.reported) == ((0, ""), [])
@@ -167,6 +156,25 @@ def test_others_wait_while_rank_0_writes(how: str, tmp_path: Path) -> None:
             "lumos: rank 0 failed in the checkpoint of epoch 5, round "
         )
         assert ended.reported[0].endswith(": checkpoint.npz: No space left on device")
+
+
+def test_rank_0_is_waited_for_longer_than_in_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[tuple[list[str], float]] = []
+
+    class Store:
+        def set(self, key: str, value: str) -> None:
+            waited.append(([key], 0.0))
+
+        def wait(self, keys: list[str], timeout: timedelta) -> None:
+            waited.append((keys, timeout.total_seconds()))
+            raise RuntimeError("wait timeout after 150000ms")
+
+    monkeypatch.setattr(World, "_store", lambda _world: Store())
+    World(0, 2, 5.0).wait_for_first()
+    with pytest.raises(RankLost, match="no answer within 150 s"):
+        World(1, 2, 5.0).wait_for_first()
+    ((key, _), (awaited, seconds)) = waited
+    assert (awaited, seconds) == (key, PATIENCE * 5.0)
 
 
 FAULTY = """
@@ -252,9 +260,6 @@ def test_options_of_the_supervisor_are_not_handed_on() -> None:
 
 def test_ranks_that_are_out_of_step_know_it_all() -> None:
     """So that one of them speaks, not each."""
-    from lumos.errors import ProtocolError
-    from lumos.ranks.world import World
-
     world = World(1, 3)
     heads = np.zeros((3, 31), np.int64)
     heads[2, 1] = 5

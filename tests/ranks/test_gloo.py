@@ -1,14 +1,13 @@
 """One program on any transport: ranks give what one process gives."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.ranks.battery import CASES, EXACT, GRAPH, SEED
+from tests.ranks.battery import CASES, EXACT, GRAPH, SEED, out_of
 from tests.ranks.forked import run_ranks
 
 import lumos
@@ -19,17 +18,10 @@ from lumos.graph.parts.part_source import GraphInMemory
 from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 
-QUICK = ("control", "link", "optimal", "mcmc", "paper link")
-MORE = ("classify", "exact", "greedy")
+OF_GRAPH = ("control", "link", "exact", "optimal", "mcmc", "paper link")
 OF_DEVICES = ("secure", "secure trees")
+OF_PARTS = ("classify", "link", "greedy")
 TREES = ("keep", "workload", "degree")
-
-
-def over_ranks(ranks: int, folder: Path, graph: str, cases: Sequence[str]) -> dict[str, Path]:
-    """Run folders by case, made by several processes."""
-    end, _ = run_ranks(["-m", "tests.ranks.battery", str(folder), graph, *cases], ranks)
-    assert end.status == 0, end.line
-    return {case: folder / case.replace(" ", "-") for case in cases}
 
 
 def ledgers_differ(one: Any, other: Any) -> list[str]:
@@ -74,52 +66,39 @@ def check(case: str, alone: Run, together: Run) -> None:
             assert event.loss == pytest.approx(other_event.loss, abs=1e-5)
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """The run of one process, by case; trained once."""
-    folder = tmp_path_factory.mktemp("alone")
+def test_ranks_give_the_run_of_one_process(tmp_path: Path, subtests: Any) -> None:
+    """Of a graph, and of parts on disk: each rank reads its own, and one process all of them."""
+    graph, parts = load(GRAPH), tmp_path / "parts"
+    numbers = np.random.default_rng(0).permutation(60) % 5
+    partition = Partition(5, None, numbers.astype(np.uint8))
+    write_parts(GraphInMemory(graph), parts, partition, seed=SEED)
+    of_parts = [(case, str(parts)) for case in OF_PARTS]
+    asked = {
+        2: [*((case, GRAPH) for case in OF_GRAPH), *of_parts],
+        3: [(case, GRAPH) for case in OF_DEVICES],
+    }
+    for ranks, cases in asked.items():
+        words = [f"{case}={of}" for case, of in cases]
+        end, _ = run_ranks(["-m", "tests.ranks.battery", str(tmp_path), *words], ranks)
+        assert end.status == 0, end.line
 
     @cache
-    def trained(case: str) -> Run:
-        out = folder / case.replace(" ", "-")
+    def alone(case: str) -> Run:
+        out = tmp_path / "alone" / case
         lumos.train(GRAPH, seed=SEED, out=out, **CASES[case])
         return lumos.load_run(out)
 
-    return trained
-
-
-@pytest.mark.parametrize(
-    ("ranks", "cases"),
-    [(2, QUICK), pytest.param(2, MORE, marks=pytest.mark.long), (3, OF_DEVICES)],
-    ids=["2", "2 more", "3"],
-)
-def test_ranks_give_the_run_of_one_process(
-    ranks: int, cases: Sequence[str], alone: Callable[[str], Run], tmp_path: Path, subtests: Any
-) -> None:
-    for case, folder in over_ranks(ranks, tmp_path, GRAPH, cases).items():
-        with subtests.test(case=case):
-            check(case, alone(case), lumos.load_run(folder))
-
-
-def test_parts_on_disk_give_the_run_of_the_graph(
-    alone: Callable[[str], Run], tmp_path: Path, subtests: Any
-) -> None:
-    """Each rank reads its own parts; with one process, all of them."""
-    graph = load(GRAPH)
-    numbers = np.random.default_rng(0).permutation(60) % 5
-    partition = Partition(5, None, numbers.astype(np.uint8))
-    write_parts(GraphInMemory(graph), tmp_path / "parts", partition, seed=SEED)
-    cases = ("classify", "link", "greedy")
-    for case, folder in over_ranks(2, tmp_path, str(tmp_path / "parts"), cases).items():
-        with subtests.test(case=case, ranks=2):
-            check(case, alone(case), lumos.load_run(folder))
-    for case in cases[:2]:
-        with subtests.test(case=case, ranks=None):
-            out = tmp_path / f"{case} alone"
-            lumos.train(tmp_path / "parts", seed=SEED, out=out, **CASES[case])
+    for case, of in [*asked[2], *asked[3]]:
+        with subtests.test(case=case, of=of):
+            check(case, alone(case), lumos.load_run(out_of(tmp_path, case, of)))
+    for case in ("classify", "link"):
+        with subtests.test(case=case, of="parts, in one process"):
+            out = tmp_path / "of parts" / case
+            lumos.train(parts, seed=SEED, out=out, **CASES[case])
             check(case, alone(case), lumos.load_run(out))
-    asked = lumos.load_run(tmp_path / "link").predict_links([(0, 1), (5, 7)])
-    assert np.array_equal(asked, alone("link").predict_links([(0, 1), (5, 7)]))
+    pairs = [(0, 1), (5, 7)]
+    found = lumos.load_run(out_of(tmp_path, "link", str(parts))).predict_links(pairs)
+    assert np.array_equal(found, alone("link").predict_links(pairs))
 
 
 @pytest.mark.parametrize(

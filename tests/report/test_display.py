@@ -17,7 +17,8 @@ import lumos
 from lumos.audit.table import AuditReport, AuditRow, Exactly
 from lumos.display import DISPLAYS
 from lumos.runs.predict import LinkPredictions
-from lumos.runs.text import guarantee
+from lumos.runs.text import guarantee_text
+from lumos.training.guarantees import cells_of
 
 EVIL = '<script>alert("x")</script>&amp;'
 
@@ -56,7 +57,7 @@ def changed_row(row: AuditRow, **changes: Any) -> AuditRow:
 
 
 def test_a_run_prints_on_one_screen(run: Path) -> None:
-    """Scores of every variant, the guarantee, the folder; no line beyond 100, no more than 16
+    """Scores of every variant, the guarantee, the folder; no line beyond 100, no more than 20
     lines."""
     loaded = lumos.load_run(run)
     text = repr(loaded)
@@ -64,13 +65,13 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
     what = "auc" if result["task"] == "link" else "accuracy"
     lines = text.splitlines()
     assert lines[0].startswith(f"Run: {result['task']} on demo:60 (60 devices, ")
-    assert len(lines) <= 16
+    assert len(lines) <= 20
     assert max(map(len, lines[:-1])) <= 100  # the last names a folder
     for prefix in ("", "own_", "control_"):
         if (score := result.get(f"{prefix}test_{what}")) is not None:
             assert (f"{score:.4f}" if what == "auc" else f"{100 * score:.2f} %") in text
     assert str(run) in text
-    assert "guarantee: " in text
+    assert ("  Label: " in text) == bool(loaded.guarantees)
     tree = shown(loaded)
     assert [row[0] for row in cells(tree)[1:]] == [
         words
@@ -85,13 +86,14 @@ def test_the_guarantee_is_that_of_the_screen(runs: dict[str, Path]) -> None:
     for kind, run in runs.items():
         loaded = lumos.load_run(run)
         text = " ".join(repr(loaded).split())
-        assert f"guarantee: {guarantee(loaded)}" in text
+        assert " ".join(guarantee_text(loaded).split()) in text
         assert ("Nothing is guaranteed" in text) == (not loaded.guarantees), kind
         assert "This was a simulation" in text
     strict = lumos.load_run(runs["strict"])
-    edge = next(row for row in strict.guarantees if row["about"] == "one edge: there or not")
-    largest = max(float(n) for cell in edge.values() for n in re.findall(r"[(=] ?([\d.]+),", cell))
-    assert f"one edge there or not: ε = {largest:g}, δ = " in " ".join(repr(strict).split())
+    for about in ("edge added or removed", "edge replaced at one end"):
+        cells = cells_of(next(row for row in strict.guarantees if row["about"] == about)).values()
+        largest = max(float(n) for cell in cells for n in re.findall(r"[(=] ?([\d.]+),", cell))
+        assert f"({largest:g}, 1e-05) ({about})" in " ".join(repr(strict).split())
 
 
 def test_a_run_with_a_hostile_name(runs: dict[str, Path]) -> None:
@@ -163,7 +165,7 @@ def test_baselines() -> None:
 
 
 def test_audits(audit: AuditReport) -> None:
-    assert "3 rows, 2 with a bound, 1 exceed it" in repr(audit)
+    assert "3 rows, 2 with a bound, 2 of them with power, 1 exceed it" in repr(audit)
     rows = cells(shown(audit))
     assert [row[-1] for row in rows[1:]] == ["within", "EXCEEDED", "no bound claimed"]
     assert rows[1][0] == EVIL
@@ -202,7 +204,12 @@ def test_frames_of_a_run(runs: dict[str, Path]) -> None:
     assert predictions["predicted"].tolist() == run.predict()
     chances = predictions[[f"p({name})" for name in run.classes]].to_numpy()
     np.testing.assert_array_equal(chances, run.predict_proba())
-    assert run.guarantees_frame().to_dict("records") == run.guarantees
+    table = run.guarantees_frame()
+    told_apart = table.pop("told_apart").to_numpy(float)
+    expected = [row["told_apart"] for row in run.guarantees]
+    np.testing.assert_array_equal(told_apart, np.array(expected, float))
+    rest = [{k: v for k, v in row.items() if k != "told_apart"} for row in run.guarantees]
+    assert table.to_dict("records") == rest
     assert lumos.load_run(runs["paper"]).guarantees_frame().empty
     with pytest.raises(lumos.UsageError, match="predicts links"):
         lumos.load_run(runs["link"]).predictions_frame()

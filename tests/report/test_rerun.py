@@ -66,7 +66,7 @@ def test_options_for_reading_are_repeated(tmp_path: Path, monkeypatch: pytest.Mo
     features = np.stack([np.arange(40) % 3, np.arange(40) / 20 - 1], axis=1)
     np.savez("g.npz", edges=ring, x=features, age=np.arange(40) / 4)
     chosen = ["--label-column", "age", "--label-bins", "2", "--categorical", "0"]
-    chosen += ["--feature-bounds=-1,1", "--masks", "ignore"]
+    chosen += ["--feature-bounds=-1,1"]
     quick = ["--profile", "paper", "--compare", "ideal", "--epochs", "1", "--no-floor"]
     quick += ["--iterations", "5"]
     assert lumos_command(["train", "g.npz", *chosen, *quick, "--out", "one"]) == 0

@@ -10,7 +10,7 @@ import pytest
 
 import lumos
 from lumos.report.page import Figure, Text
-from lumos.report.training import Movement, estimates, with_error
+from lumos.report.run_scores import Movement, estimates, with_error
 
 
 def test_noise_is_estimated_and_a_course_seen() -> None:

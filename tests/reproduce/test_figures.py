@@ -1,7 +1,6 @@
 """Plan and rows: every number of the paper has a row, none is missing silently, sums are right."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from reproduce.evaluation import (
     PaperEvaluation,
     Row,
 )
-from reproduce.figures import FIGURES, LABEL_NOTES, STRICT_ABLATION, runs_of
+from reproduce.figures import FIGURES, LABEL_NOTE, STRICT_ABLATION, runs_of
 from reproduce.plots import draw
-from reproduce.runs import LITERAL, TRUE_LABELS, Run
+from reproduce.runs import LITERAL, Run
 from reproduce.settings import EPSILONS, Dataset, Settings, dataset_of
 
 from lumos.training.config import Config
@@ -275,7 +274,8 @@ def test_lpgnn_without_its_control_or_the_seed_of_it(
     def answer(run: Run) -> dict[str, Any] | None:
         if run["system"] != "lpgnn":
             return made_up(run)
-        return None if (run["epsilon"], run.seed) == (broken, 0) else {"test_accuracy": 0.7}
+        given = run["epsilon"] or run["label_epsilon"]
+        return None if (given, run.seed) == (broken, 0) else {"test_accuracy": 0.7}
 
     rows = FIGURES["classification"](make_evaluation(answer))
     row = only(rows, system=SYSTEM_NAMES["lpgnn"], backbone="gcn", measure="accuracy, %")
@@ -310,7 +310,7 @@ def test_gains_over_epsilon(make_evaluation: Evaluations) -> None:
     def answer(run: Run) -> dict[str, Any]:
         name = "test_accuracy" if run["task"] == "classify" else "test_auc"
         beside = {f"control_{name}": 0.5} if run["control"] else {}
-        return {name: by[run["epsilon"] or 2], **beside}
+        return {name: by[run["epsilon"] or run["label_epsilon"] or 2], **beside}
 
     rows = FIGURES["epsilon"](make_evaluation(answer))
     for epsilon, gain in ((1, 20.0), (2, 50.0), (4, 60.0)):
@@ -329,25 +329,22 @@ def test_gains_over_epsilon(make_evaluation: Evaluations) -> None:
 def test_pure_labels_and_true_labels_stand_side_by_side(make_evaluation: Evaluations) -> None:
     def answer(run: Run) -> dict[str, Any]:
         name = "test_accuracy" if run["task"] == "classify" else "test_auc"
-        true = run["label_epsilon"] == math.inf
-        score = 0.9 if true else 0.5 + (run["epsilon"] or 2) / 10
+        score = 0.5 + (run["epsilon"] or run["label_epsilon"] or 2) / 10
         return {name: score, f"control_{name}": score - 0.25}
 
     evaluation = make_evaluation(answer)
     rows = FIGURES["epsilon"](evaluation)
-    for task, names in (("classify", [STRICT, TRUE_LABELS]), ("link", [STRICT])):
+    for task in ("classify", "link"):
         strict = [row for row in rows if row.task == task and "strict" in row.system]
-        assert list(dict.fromkeys(row.system for row in strict)) == [SYSTEM_NAMES[n] for n in names]
+        assert {row.system for row in strict} == {SYSTEM_NAMES[STRICT]}
     for epsilon in EPSILONS:
         of: dict[str, Any] = {"task": "classify", "epsilon": epsilon, "measure": "accuracy, %"}
         pure = only(rows, system=SYSTEM_NAMES[STRICT], **of)
-        true = only(rows, system=SYSTEM_NAMES[TRUE_LABELS], **of)
-        assert (pure.ours, true.ours) == pytest.approx((50 + 10 * epsilon, 90))
-        assert true.over_control == pytest.approx(25)
-        assert LABEL_NOTES[STRICT] in pure.notes
-        assert LABEL_NOTES[TRUE_LABELS] in true.notes
+        assert pure.ours == pytest.approx(50 + 10 * epsilon)
+        assert pure.over_control == pytest.approx(25)
+        assert LABEL_NOTE in pure.notes
     plot = draw("epsilon", evaluation, rows)["epsilon-facebook-classify"]
-    assert f"{SYSTEM_NAMES[TRUE_LABELS]}: 90 % at 0.5, 90 % at 4." in plot.svg
+    assert f"{SYSTEM_NAMES[STRICT]}: 55 % at 0.5, 90 % at 4." in plot.svg
     links = draw("epsilon", evaluation, rows)["epsilon-facebook-link"]
     level = only(rows, system=SYSTEM_NAMES[STRICT], task="link", measure="ROC-AUC")
     assert level.ours == pytest.approx(0.7)
@@ -358,22 +355,17 @@ def test_pure_labels_and_true_labels_stand_side_by_side(make_evaluation: Evaluat
     assert not any("strict" in row.system for row in FIGURES["epsilon"](only_paper))
 
 
-def test_runs_of_true_labels_are_runs_of_their_own(make_dataset: Callable[..., Dataset]) -> None:
-    """One more run for each ε, whose settings the profile accepts; everything else is shared."""
-    settings = Settings()
-    runs = runs_of([*FIGURES], make_dataset(), settings, PROFILES)
-    true = [run for run in runs if run.kind == "train" and run["label_epsilon"] is not None]
-    assert [run["epsilon"] for run in true] == list(EPSILONS)
-    assert {(run["profile"], run["task"], run["backbone"]) for run in true} == {
-        (STRICT, "classify", "gcn")
-    }
-    for run in true:
-        given = dict(run.settings)
-        assert Config.asked(**given).flat()["label_epsilon"] == math.inf
-        pure = Run(
-            "train", "facebook", run.seed, tuple(p for p in run.settings if p[0] != "label_epsilon")
-        )
-        assert run.key(make_dataset()) != pure.key(make_dataset())
+def test_every_profile_accepts_its_runs(make_dataset: Callable[..., Dataset]) -> None:
+    """ε is the label's in the strict profile, and the features' in the paper's."""
+    runs = runs_of([*FIGURES], make_dataset(), Settings(), PROFILES)
+    train = [run for run in runs if run.kind == "train"]
+    assert {run["profile"] for run in train} == {PAPER, STRICT}
+    for run in train:
+        flat = Config.asked(**dict(run.settings)).flat()
+        name = "label_epsilon" if run["profile"] == STRICT else "epsilon"
+        assert run[name] is None or flat[name] == run[name]
+    strict = [run for run in train if run["profile"] == STRICT and run["backbone"] == "gcn"]
+    assert {run["label_epsilon"] for run in strict} == set(EPSILONS)
     assert len({run.describe() for run in runs}) == len(runs)
 
 

@@ -12,7 +12,7 @@ import lumos
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.runs.schema import Split
-from lumos.runs.text import advice, answer, guarantee, split_used
+from lumos.runs.text import advice, answer, guarantee, guarantee_text, split_used
 from lumos.training.metrics import auc, beyond_noise, standard_error
 
 
@@ -43,52 +43,68 @@ def scored(run: Run, tested: int, what: str = "accuracy", /, **scores: float) ->
         (
             500,
             {"run": 0.928, "own": 0.71},
-            "Test accuracy on town: 92.8 % (500 devices); local model (no neighbours): "
+            "Test accuracy on town: 92.8 % (500 devices), PROFILE; local model (no neighbours): "
             "71.0 %, so neighbours add 21.8 points.",
         ),
         (
             20,
             {"run": 0.8, "own": 0.7},
-            "Test accuracy on town: 80.0 % (20 devices); local model (no neighbours): "
+            "Test accuracy on town: 80.0 % (20 devices), PROFILE; local model (no neighbours): "
             "70.0 %, so neighbours add +10.0 points, within the noise of a test set of this size.",
         ),
         (
             5000,
             {"run": 0.6, "own": 0.7},
-            "Test accuracy on town: 60.0 % (5,000 devices); local model (no neighbours): "
+            "Test accuracy on town: 60.0 % (5,000 devices), PROFILE; local model (no neighbours): "
             "70.0 %, so neighbours cost 10.0 points.",
         ),
         (
             500,
             {"run": 0.7, "own": 0.7},
-            "Test accuracy on town: 70.0 % (500 devices); local model (no neighbours): "
+            "Test accuracy on town: 70.0 % (500 devices), PROFILE; local model (no neighbours): "
             "70.0 %, so neighbours add nothing.",
         ),
-        (500, {"run": 0.7}, "Test accuracy on town: 70.0 % (500 devices)."),
+        (500, {"run": 0.7}, "Test accuracy on town: 70.0 % (500 devices), PROFILE."),
         (
             500,
             {"run": 0.9, "own": 0.7, "control": 0.69},
-            "Test accuracy on town: 90.0 % (500 devices); local model (no neighbours): "
-            "70.0 %, so neighbours add 20.0 points; a control with releases without information "
-            "reaches 69.0 %.",
+            "Test accuracy on town: 90.0 % (500 devices), PROFILE; local model (no neighbours): "
+            "70.0 %; control (releases without information): 69.0 %, so messages add 21.0 points "
+            "over the control.",
         ),
         (
             500,
             {"run": 0.9, "own": 0.7, "control": 0.89},
-            "Test accuracy on town: 90.0 % (500 devices); local model (no neighbours): "
-            "70.0 %, so neighbours add 20.0 points; a control with releases without information "
-            "reaches 89.0 %, so messages tell nothing that shows here.",
+            "Test accuracy on town: 90.0 % (500 devices), PROFILE; local model (no neighbours): "
+            "70.0 %; control (releases without information): 89.0 %, so messages add +1.0 points "
+            "over the control, within the noise of a test set of this size.",
         ),
     ],
 )
 def test_labels(labels: Run, tested: int, scores: dict[str, Any], words: str) -> None:
-    assert answer(scored(labels, tested, **scores)) == words
+    assert answer(scored(labels, tested, **scores)) == words.replace("PROFILE", untrimmed(labels))
+
+
+def untrimmed(run: Run) -> str:
+    largest = run.trees.degree.max()
+    return f"profile paper (corrected, balancer none, largest workload {largest})"
+
+
+def test_the_first_line_names_the_profile(sixty: Graph, links: Run) -> None:
+    assert ", profile strict; " in answer(lumos.train(sixty))
+    literal = lumos.train(
+        sixty, profile="paper", literal=True, compare="ideal", iterations=5, epochs=1
+    )
+    largest = literal.trees.max_workload
+    assert f", profile paper (literal, balancer mcmc, largest workload {largest})" in answer(
+        literal
+    )
 
 
 def test_links(links: Run) -> None:
     assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
-        "Test ROC-AUC on town: 90.0 % (900 edges); local model (no neighbours): 70.0 %, so "
-        "messages add 20.0 points."
+        f"Test ROC-AUC on town: 90.0 % (900 edges), {untrimmed(links)}; local model (no "
+        "neighbours): 70.0 %, so messages add 20.0 points."
     )
 
 
@@ -119,18 +135,30 @@ def test_a_difference_of_chance_is_rarely_called_more() -> None:
 
 
 def test_the_guarantee_says_that_it_is_simulated(labels: Run, sixty: Graph) -> None:
-    assert guarantee(labels) == (
+    nothing = (
         "Nothing is guaranteed: neighbours got embeddings of raw features, and gradients that "
         "depend on labels, without protection; ε = 2 covers released features alone. This was a "
         "simulation."
     )
+    assert guarantee(labels) == [("", nothing)]
     strict = lumos.train(sixty)
-    assert guarantee(strict).endswith(
+    assert [title for title, _ in guarantee(strict)] == [
+        "Label",
+        "Features",
+        "Edge",
+        "Not protected",
+        "",
+    ]
+    accuracy = f"{100 * strict.metrics['test_accuracy']:.1f} %"
+    assert f"what the model itself predicts: {accuracy} of the test labels" in guarantee_text(
+        strict
+    )
+    assert guarantee_text(strict).endswith(
         "This was a simulation; the guarantee needs `aggregate='secure'` and `randomness='system'`."
     )
     train = replace(strict.config.train, aggregate="secure", randomness="system")
     real = replace(strict, config=replace(strict.config, train=train))
-    assert "simulation" not in guarantee(real)
+    assert "simulation" not in guarantee_text(real)
 
 
 def test_the_first_warning_is_the_advice(labels: Run) -> None:

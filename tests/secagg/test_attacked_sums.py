@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.audit import coalitions
 from tests.audit.test_chosen_colluders import IN, LEFT_OUT, LOST, Told, random_lies
 from tests.secagg.federation import Federation, drawn_graph, fixed_sum, shards_of
 
-from lumos.audit.attacks import sums as attack
 from lumos.device import COORDINATOR
 from lumos.errors import Forged, UsageError
 from lumos.exchange import EVERY_DOOR, Inbox, Outbox, Program
@@ -278,7 +278,7 @@ def test_from_real_messages_a_liar_gets_what_the_model_says_and_no_more(case: in
         colluding = random.random(total) < 0.2
         lies = Lies(*random_lies(graph, colluding, random), colluding)
         if seed % 2:  # one story for all: a group, and no other honest device
-            chosen = attack.opened_alone(graph, t, colluding, random.random(total) < 0.9)
+            chosen = coalitions.opened_alone(graph, t, colluding, random.random(total) < 0.9)
             beside = (chosen | colluding)[graph.of(np.arange(total))]
             lies = Lies(np.where(beside, IN, random.choice([LOST, LEFT_OUT])), chosen, colluding)
         vectors = random.normal(scale=20, size=(total, WIDTH))
@@ -296,7 +296,7 @@ def test_from_real_messages_a_liar_gets_what_the_model_says_and_no_more(case: in
                 opened, fewer = opened + 1, fewer + (len(group) < len(honest))
             else:
                 assert not (adversary.total(group) == truth).any()
-            if not attack.surrounded(graph, 2 * t - k, colluding).any():
+            if not coalitions.surrounded(graph, 2 * t - k, colluding).any():
                 assert len(group) >= k - t + 2
     assert opened > 0
     assert fewer > 0

@@ -1,4 +1,4 @@
-"""With everybody present the closed form books what the general path books."""
+"""With everybody present the ideal sum books what the oracle of masked sums says."""
 
 import tracemalloc
 from typing import Any
@@ -6,20 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.secagg.federation import Federation, shards_of, some_graph
+from tests.secagg.outcomes import flows_of, round_outcome
 
 from lumos.device import COORDINATOR, Shard
 from lumos.exchange import EVERY_DOOR, Endpoint, Inbox, Program
-from lumos.exchange.ledger import Ledger
 from lumos.secagg import AggregateSettings, IdealAggregator, Stage
-from lumos.secagg.ideal import (
-    IDEAL_TOPICS,
-    SumBookings,
-    round_outcome,
-    with_everyone,
-    with_everyone_at_coordinator,
-    with_silent,
-    with_silent_at_coordinator,
-)
+from lumos.secagg.ideal import IDEAL_TOPICS, sum_bookings
 from lumos.secagg.parameters import mask_parameters
 
 CASES = [
@@ -32,50 +24,33 @@ CASES = [
 ]
 
 
-def booked(bookings: SumBookings, shard: Shard | None) -> dict[str, Any]:
-    ledger = Ledger(shard, IDEAL_TOPICS)
-    bookings.book(ledger)
-    return ledger.state_dict()
-
-
-def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert one.keys() == other.keys()
-    for name, counts in one.items():
-        assert np.array_equal(counts, other[name]), name
-
-
 @pytest.mark.parametrize(("total", "settings"), CASES)
 @pytest.mark.parametrize("vector_bytes", [0, 24])
-def test_the_closed_form_is_the_general_path(
+def test_the_bookings_are_the_messages_of_the_oracle(
     total: int, settings: AggregateSettings, vector_bytes: int
 ) -> None:
     parameters = mask_parameters(settings, total)
     graph = some_graph(total, parameters.neighbours)
     outcome = round_outcome(graph, parameters, np.full(total, Stage.NEVER, np.int8))
     assert outcome.opened
-    for shards in (1, total):
-        for shard in shards_of(total, shards)[:3]:
-            assert_equal(
-                booked(with_everyone(len(shard), parameters, vector_bytes), shard),
-                booked(with_silent(shard.devices, graph, parameters, outcome, vector_bytes), shard),
-            )
-    assert_equal(
-        booked(with_everyone_at_coordinator(total, parameters, vector_bytes), None),
-        booked(with_silent_at_coordinator(graph, parameters, outcome, vector_bytes), None),
-    )
+    bookings = sum_bookings(parameters, vector_bytes)
+    flows = flows_of(graph, parameters, outcome, vector_bytes)
+    assert list(bookings) == [flow.topic for flow in flows]
+    for flow in flows:
+        sent, received, bytes_sent, bytes_received = bookings[flow.topic]
+        assert (received, bytes_received) == (0, 0) if flow.up else (sent, bytes_sent) == (0, 0)
+        assert (flow.messages == sent + received).all()
+        assert (flow.bytes == bytes_sent + bytes_received).all()
 
 
 def test_nothing_is_said_of_devices_that_are_there() -> None:
-    """A shard names who is silent: nobody, in most sums."""
+    """A shard says nothing before a sum: only the contributions to the draw have bytes."""
     federation = Federation(AggregateSettings(), "ideal", shards=3)
-    silent = np.full(20, Stage.NEVER, np.int8)
-    silent[7] = Stage.MASKED
-    federation.run([np.ones((20, 2))] * 2, [np.full(20, Stage.NEVER, np.int8), silent])
+    federation.run([np.ones((20, 2))] * 2)
     said = [
         len(body) for bodies in federation.bodies("aggregate/ideal").values() for body in bodies
     ]
-    assert sorted(said)[-4:] == [16, *[24 * 6, 24 * 7, 24 * 7]]  # one device; contributions
-    assert sorted(said)[:5] == [0] * 5
+    assert sorted(said) == [*[0] * 6, 24 * 6, 24 * 7, 24 * 7]
 
 
 def told(program: Program[Any], answers: list[np.ndarray]) -> Any:

@@ -62,7 +62,7 @@ def test_a_mechanism_that_spends_nothing_has_epsilon_zero() -> None:
     [(0.0, 1e-5), (-1.0, 1e-5), (float("nan"), 1e-5), (1.0, 0.0), (1.0, 1.0), (1.0, float("nan"))],
 )
 def test_an_account_of_nothing_is_refused(epsilon: float, delta: float) -> None:
-    with pytest.raises(UsageError, match="`update_epsilon`"):
+    with pytest.raises(UsageError, match="`feature_epsilon`"):
         mu_for(epsilon, delta)
 
 
@@ -71,7 +71,7 @@ def test_an_infinite_epsilon_is_refused_and_does_not_hang() -> None:
     import signal
 
     signal.alarm(3)
-    with pytest.raises(UsageError, match="`update_epsilon`"):
+    with pytest.raises(UsageError, match="`feature_epsilon`"):
         mu_for(float("inf"), 1e-5)
 
 

@@ -92,15 +92,15 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
     cone = 2.0 if schedule.signed else math.sqrt(2)
     short = 0.3 * schedule.strength
     others = 2.0 if schedule.strict.tree_network else 1.0
-    far = {"norm": 0.3, "features": 0.6, "label": 0.6, "edge": 0.6}
-    matrix = {"norm": 1.0, "features": 0.0, "label": math.sqrt(2), "edge": 0.25}
-    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM, "label": 2 * LOSS_NORM}
+    far = {"norm": 0.3, "features": 0.6, "edge": 0.6}
+    matrix = {"norm": 1.0, "features": 0.0, "edge": 0.25}
+    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM}
     every = math.sqrt(1 + 2 * others)
     return {
-        SIZES: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
-        CENTRES: {"norm": 1.0, "features": 2.0, "label": 2.0, "edge": 0.0},
-        COUNTS: {"norm": 1.0, "features": math.sqrt(2), "label": math.sqrt(2), "edge": 0.0},
-        ENCODER: {"norm": short, "features": cone * short, "label": 2 * short, "edge": 0.0},
+        SIZES: {"norm": 1.0, "features": math.sqrt(2), "edge": 0.0},
+        CENTRES: {"norm": 1.0, "features": 2.0, "edge": 0.0},
+        COUNTS: {"norm": 1.0, "features": math.sqrt(2), "edge": 0.0},
+        ENCODER: {"norm": short, "features": cone * short, "edge": 0.0},
         SCALE: {**losses, "edge": 0.0},
         RANDOMIZED: matrix,
         PROPAGATED: matrix,
@@ -109,8 +109,7 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
         SELECTION: {
             "norm": math.sqrt(1 + others),
             "features": every,
-            "label": every,
             "edge": math.sqrt(others),
         },
-        TEMPERATURE: dict.fromkeys(("norm", "features", "label", "edge"), math.sqrt(5)),
+        TEMPERATURE: dict.fromkeys(("norm", "features", "edge"), math.sqrt(5)),
     }[stage]

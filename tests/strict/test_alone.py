@@ -17,7 +17,7 @@ from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import OWN
 
 RANDOMIZED_LABEL = "strict/symbol"
-FULL: dict[str, Any] = {"encoder_epochs": 16, "epochs": 61, "epsilon": 4.0}
+FULL: dict[str, Any] = {"encoder_epochs": 16, "epochs": 61, "label_epsilon": 4.0}
 
 
 def graph_of(kind: str, seed: int, devices: int = 400, classes: int = 4) -> Graph:
@@ -58,7 +58,7 @@ def test_neighbours_that_mislead_do_no_harm(settings: dict[str, Any]) -> None:
     assert np.mean(gains) > -0.03
 
 
-@pytest.mark.parametrize("settings", [{"protect": "none"}, {"update_epsilon": 50.0}], ids=str)
+@pytest.mark.parametrize("settings", [{"protect": "none"}, {"feature_epsilon": 50.0}], ids=str)
 @pytest.mark.parametrize("kind", ["homophilous", "next"])
 def test_neighbours_that_know_help_whatever_they_say(kind: str, settings: dict[str, Any]) -> None:
     """Also where they are of another class: homophily is not assumed."""
@@ -117,7 +117,7 @@ def test_control_randomized_labels_are_independent_of_labels_in_distribution(
 ) -> None:
     graph = graph_of("random", 0, devices=4000)
     labels = present(graph.labels)
-    made = started(graph, control=control, epsilon=6.0, mechanism=mechanism)
+    made = started(graph, control=control, label_epsilon=6.0, mechanism=mechanism)
     alphabet = made.trainers[0].labels.form.alphabet
     with listening() as wire:
         made.run(lambda trainer: trainer.release())
@@ -180,7 +180,7 @@ def test_the_control_variant_does_not_unmask_the_release(short: dict[str, int]) 
     it.
     """
     graph = graph_of("random", 0, devices=2000)
-    _, wire = run_with_wire(graph, control=True, epsilon=1.0, **short)
+    _, wire = run_with_wire(graph, control=True, label_epsilon=1.0, **short)
     control, main = (
         {message.sender: message.body[0] for message in messages}
         for messages in wire.of(RANDOMIZED_LABEL)

@@ -83,7 +83,7 @@ def test_a_higher_limit_makes_no_other_run(task: str, graph: Graph, tmp_path: Pa
     book = tmp_path / "book.npz"
     trained(task, graph, book=book)
     charged = spent(book)
-    limits = {"lifetime_propagated_epsilon": 100.0, "lifetime_update_epsilon": 100.0}
+    limits = {"lifetime_propagated_epsilon": 100.0, "lifetime_feature_epsilon": 100.0}
     limits |= {"lifetime_epsilon": 9.0} if task == "classify" else {}
     trained(task, graph, book=book, **limits)
     for name, amounts in spent(book).items():
@@ -112,7 +112,7 @@ def test_copies_share_randomness_until_they_differ(graph: Graph, tmp_path: Path)
     trained("classify", graph, book=book, seed=7)
     shutil.copy(book, copy)
     assert_array_equal(secrets(graph, book=book), secrets(graph, book=copy))
-    trained("classify", graph, book=copy, seed=8, epsilon=2.0)
+    trained("classify", graph, book=copy, seed=8, label_epsilon=2.0)
     # The run of seed 0 began before, and is the same in both; that of seed 1 begins now.
     assert_array_equal(secrets(graph, book=book), secrets(graph, book=copy))
     one, two = (secrets(graph, book=path, seed=1) for path in (book, copy))

@@ -1,6 +1,5 @@
 """The table of guarantees: every cell derived again, none smaller than what is true."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
 
-from lumos.strict.accounting import NONE
-from lumos.strict.classify.guarantees import ROLES, guarantees, reading
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
@@ -24,15 +21,19 @@ from lumos.strict.classify.stages import (
     ClassifySchedule,
 )
 from lumos.strict.features import CENTRES, SIZES
+from lumos.strict.guarantees import ROLES
+from lumos.strict.guarantees import classify_guarantees as guarantees
+from lumos.strict.guarantees import classify_reading as reading
+from lumos.training.guarantees import NO_GUARANTEE as NONE
 
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
-LABEL = "label: this one or another"
-FEATURES = "features: these or others"
-RECORD = "whole record: this or another"
-PRESENCE = "label, features, membership: vectors in the sums or zeros, messages unchanged"
-ABSENT = "membership: there or not there at all"
-EDGE = "one edge: there or not"
-OTHER_EDGE = "one edge: this or another at one end"
+LABEL = "label replaced"
+FEATURES = "features replaced"
+RECORD = "record replaced"
+PRESENCE = "contribution to the sums zeroed"
+ABSENT = "device absent"
+EDGE = "edge added or removed"
+OTHER_EDGE = "edge replaced at one end"
 DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
 IN_SUMS = {
@@ -45,13 +46,12 @@ NOISY: dict[str, dict[str, Any]] = {
     "on a large graph": {"devices": 22_470, "training": 11_235, "validation": 5_617},
     "signed": {"signed": True},
     "standardised": {"signed": True, "scaling": "standard"},
-    "sizes and true labels": {"scaling": "size", "label_epsilon": math.inf},
-    "other levels": {"epsilon": 1.234, "label_epsilon": 3.4567, "update_epsilon": 3.333},
-    "true labels": {"label_epsilon": math.inf, "epsilon": 2.0},
+    "sizes": {"scaling": "size"},
+    "other levels": {"label_epsilon": 3.4567, "feature_epsilon": 3.333},
     "no propagated labels": {"propagated_labels": 0},
     "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 1.7},
     "tree network": {"tree_network": True},
-    "digits": {"classes": 40, "epsilon": 2.0},
+    "digits": {"classes": 40, "label_epsilon": 2.0},
 }
 EXACT = ("none",)
 
@@ -83,7 +83,7 @@ def sums(schedule: ClassifySchedule, role: str, question: str, ends: int = 1) ->
 def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float]]:
     """(ε, δ) of each question that has an answer in numbers."""
     strict = schedule.strict
-    label = strict.epsilon if strict.label_epsilon is None else strict.label_epsilon
+    label = strict.label_epsilon
     one_device = strict.propagated_labels * strict.propagated_epsilon
     answers = {
         EDGE: (2 * one_device + sums(schedule, role, "edge", ends=2), DELTA),
@@ -96,10 +96,6 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
         FEATURES: (features, DELTA),
         PRESENCE: (sums(schedule, role, "norm"), DELTA),
     }
-    if math.isinf(label):  # the randomized label, and sums that see the label itself
-        randomized_label = strict.epsilon if role == TRAINING else 0.0
-        both = (randomized_label + sums(schedule, role, "label"), DELTA)
-        return answers | {LABEL: both, RECORD: both}
     return answers | {LABEL: (label, 0.0), RECORD: (label + features, DELTA)}
 
 
@@ -159,47 +155,30 @@ def test_who_is_not_there_at_all_has_no_guarantee() -> None:
     assert all(rows[DEGREE][role].startswith(NONE) for role in ROLES)
 
 
-def test_a_label_has_the_larger_of_its_two_levels() -> None:
-    """The randomized label is made from the label that sums use: the maximum, not the sum."""
-    for epsilon, label_epsilon, expected in ((3.0, None, 3.0), (2.0, 4.0, 4.0), (2.0, 2.0, 2.0)):
-        rows = table(schedule_of(epsilon=epsilon, label_epsilon=label_epsilon))
+def test_a_label_has_one_epsilon_whatever_uses_it() -> None:
+    """Messages and sums use one randomized label, so its ε counts once."""
+    for expected in (3.0, 2.0):
+        rows = table(schedule_of(label_epsilon=expected))
         for role in (TRAINING, VALIDATION):
             assert numbers(rows[LABEL][role]) == (expected, 0)
             features = numbers(rows[FEATURES][role])[0]
             assert numbers(rows[RECORD][role])[0] == pytest.approx(expected + features, rel=0.011)
 
 
-def test_true_labels_in_the_sums_are_said_to_be_so() -> None:
-    pure, exact = schedule_of(), schedule_of(label_epsilon=math.inf)
-    assert "true labels" in reading(exact)
-    assert "true labels" not in reading(pure)
-    rows = table(exact)
-    for role in (TRAINING, VALIDATION):
-        epsilon, delta = numbers(rows[LABEL][role])
-        assert epsilon > 8
-        assert delta == DELTA
-        assert rows[RECORD][role] == rows[LABEL][role]
-
-
 @pytest.mark.parametrize("protect", EXACT)
-@pytest.mark.parametrize("label_epsilon", [None, math.inf])
-def test_exact_sums_leave_no_guarantee(protect: str, label_epsilon: float | None) -> None:
-    schedule = schedule_of(protect=protect, label_epsilon=label_epsilon)
+def test_exact_sums_leave_no_guarantee(protect: str) -> None:
+    schedule = schedule_of(protect=protect)
     rows = table(schedule)
     for role in (TRAINING, VALIDATION):
         for question in QUESTIONS:
             cell = rows[question][role]
-            if question == LABEL and label_epsilon is None:
+            if question == LABEL:
                 assert cell == "ε = 3, pure"  # sums see the randomized label only
             else:
                 assert cell.startswith(NONE), (question, cell)
                 assert "(" not in cell
         assert "ε = 16 by messages" in rows[EDGE][role]
         assert "ε = 24 by messages" in rows[OTHER_EDGE][role]
-    # With true labels in exact sums, only the randomized label of a training device has an ε.
-    if label_epsilon is not None:
-        assert rows[LABEL][TRAINING].endswith("; ε = 3 by messages")
-        assert "ε" not in rows[LABEL][VALIDATION]
     assert rows[EDGE][OTHER] == "ε = 16, pure"  # it is in no sum
 
 
@@ -231,12 +210,8 @@ def test_the_reading_says_what_a_simulation_does_not_do(
     assert simulated is None or simulated in sentence
 
 
-@pytest.mark.parametrize("label_epsilon", [None, 4.0, math.inf])
-def test_with_a_book_the_reading_says_what_columns_for_life_are(
-    label_epsilon: float | None,
-) -> None:
-    sentence = reading(schedule_of(book=Path("book.npz"), label_epsilon=label_epsilon))
+def test_with_a_book_the_reading_says_what_columns_for_life_are() -> None:
+    sentence = reading(schedule_of(book=Path("book.npz")))
     assert "A label costs the largest ε of all its draws" in sentence
     assert "Columns for life count what is seen in all runs with this book" in sentence
     assert "ε = 4 for labels, 64 for propagated labels, and 31 for sums" in sentence
-    assert ("Sums used true labels" in sentence) == (label_epsilon == math.inf)

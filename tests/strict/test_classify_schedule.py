@@ -44,7 +44,7 @@ IN_SUMS = {
     },
     Role.TEST: set(),
 }
-"""Who adds a vector in which stage (docs/strict.md)."""
+"""Who adds a vector in which stage (docs/strict-proofs.md)."""
 
 
 def composed(schedule: ClassifySchedule, role: Role, question: str, ends: int = 1) -> float:
@@ -63,8 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tree network": {"tree_network": True},
     "no propagated labels": {"propagated_labels": 0},
     "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 2.0},
-    "true labels": {"label_epsilon": math.inf},
-    "small budget": {"update_epsilon": 1.0},
+    "small budget": {"feature_epsilon": 1.0},
     "few sums": {"encoder_epochs": 1, "epochs": 7},
     "few devices": {"devices": 40, "training": 20, "validation": 10},
     "digits": {"classes": 40},
@@ -166,7 +165,7 @@ def test_reach_is_what_a_vector_can_move(name: str) -> None:
 def test_a_stage_has_its_share_of_the_budget(name: str) -> None:
     """For other features up to the release, for one end of an edge after it."""
     schedule = schedule_of(**SETTINGS[name])
-    whole = mu_for(schedule.strict.update_epsilon, DELTA)
+    whole = mu_for(schedule.strict.feature_epsilon, DELTA)
     spent = dict.fromkeys(SHARES, 0.0)
     for stage, step in all_sums(schedule):
         question = "features" if stage in (COUNTS, ENCODER, SCALE) else "edge"
@@ -217,7 +216,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("question", ["norm", "features", "label", "edge"])
+@pytest.mark.parametrize("question", ["norm", "features", "edge"])
 def test_the_account_is_that_of_composed_privacy_losses(name: str, question: str) -> None:
     schedule = schedule_of(**SETTINGS[name])
     for role in Role.TRAIN, Role.VALIDATION, Role.TEST:
@@ -256,7 +255,7 @@ def test_composition_is_the_closed_form() -> None:
 def test_other_features_of_a_training_device_spend_the_whole_budget(
     epsilon: float, signed: bool, encoder: int
 ) -> None:
-    schedule = schedule_of(signed=signed, update_epsilon=epsilon, encoder_epochs=encoder)
+    schedule = schedule_of(signed=signed, feature_epsilon=epsilon, encoder_epochs=encoder)
     mu = schedule.mu("features", Role.TRAIN)
     assert mu == pytest.approx(mu_for(epsilon, DELTA), rel=1e-12)
     assert f"{present(schedule.account(mu))[0]:.3f}" == f"{epsilon:.3f}"
@@ -267,7 +266,7 @@ def test_what_the_defaults_guarantee() -> None:
     figures = {
         (role, question): present(schedule.account(schedule.mu(question, role)))[0]
         for role in (Role.TRAIN, Role.VALIDATION, Role.TEST)
-        for question in ("norm", "features", "label", "edge")
+        for question in ("norm", "features", "edge")
     }
     assert figures[Role.TRAIN, "features"] == pytest.approx(8, abs=5e-4)
     assert figures[Role.VALIDATION, "features"] < 3.1
@@ -285,16 +284,6 @@ def test_what_the_defaults_guarantee() -> None:
 def test_signed_features_cost_the_same_guarantee_more_noise() -> None:
     signed, plain = (present(schedule_of(signed=signs)[ENCODER].noise()) for signs in (True, False))
     assert signed.sigma == pytest.approx(math.sqrt(2) * plain.sigma)
-
-
-def test_true_labels_in_the_sums_have_the_full_change() -> None:
-    """Another label and other features turn a gradient around: 2 instead of √2."""
-    schedule = schedule_of(label_epsilon=math.inf)
-    assert schedule.strength == 1
-    counts, encoder = SHARES[COUNTS], SHARES[ENCODER]
-    square = schedule.whole_mu**2 * (counts + 2 * encoder)
-    matrix = math.sqrt(2) / honest_noise(schedule, RANDOMIZED, 0)
-    assert schedule.mu("label", Role.TRAIN) == pytest.approx(math.sqrt(square + matrix**2))
 
 
 # Labels and propagated labels.
@@ -316,26 +305,13 @@ def test_labels_are_single_values_whatever_propagated_labels_are(
     assert schedule.strength == pytest.approx(schedule.label_form.strength(3.0))
 
 
-@pytest.mark.parametrize("classes", [4, 30])
-def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: int) -> None:
-    """Draws at two levels can be compared only in one form; a true label is written as it is."""
-    levels = (None, 3.0, 5.0, math.inf)
-    made = [schedule_of(classes=classes, mechanism="digits", label_epsilon=at) for at in levels]
-    assert len({schedule.randomized_form for schedule in made}) == 1
-    assert {schedule.label_form for schedule in made[:3]} == {made[0].randomized_form}
-    exact = made[3].label_form
-    assert (exact.places, exact.alphabet) == (1, classes)
-
-
 # Settings.
 
 
 @pytest.mark.parametrize(
     ("settings", "option"),
     [
-        ({"epsilon": 0.0}, "`epsilon`"),
-        ({"epsilon": float("nan")}, "`epsilon`"),
-        ({"epsilon": 3.0, "label_epsilon": 2.9}, "`label_epsilon` must be `epsilon` .3. or more"),
+        ({"label_epsilon": 0.0}, "`label_epsilon`"),
         ({"label_epsilon": float("nan")}, "`label_epsilon`"),
         ({"propagated_labels": -1}, "`propagated_labels` must be 0 to 3, got -1"),
         ({"propagated_labels": 4}, "`propagated_labels` must be 0 to 3, got 4"),
@@ -343,11 +319,11 @@ def test_the_form_of_a_label_does_not_depend_on_the_level_of_the_sums(classes: i
         ({"propagated_epsilon": math.inf}, "`propagated_epsilon`"),
         ({"propagated_epsilon": float("nan")}, "`propagated_epsilon`"),
         ({"signs": "some"}, "`signs`"),
-        ({"update_epsilon": 0.0}, "`update_epsilon`"),
-        ({"update_epsilon": float("nan")}, "`update_epsilon`"),
-        ({"update_epsilon": float("inf")}, "`update_epsilon`"),
-        ({"update_delta": 0.0}, "`update_delta`"),
-        ({"update_delta": 1.0}, "`update_delta`"),
+        ({"feature_epsilon": 0.0}, "`feature_epsilon`"),
+        ({"feature_epsilon": float("nan")}, "`feature_epsilon`"),
+        ({"feature_epsilon": float("inf")}, "`feature_epsilon`"),
+        ({"delta": 0.0}, "`delta`"),
+        ({"delta": 1.0}, "`delta`"),
         ({"clip": 0.0}, "`clip`"),
         ({"clip": 1e-5}, "`clip` must be 0.05 or more"),
         ({"clip": float("inf")}, "`clip`"),
@@ -405,7 +381,6 @@ def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
         (
             "link",
             {
-                "epsilon": 2.0,
                 "label_epsilon": 4.0,
                 "mechanism": "krr",
                 "lifetime_epsilon": 9.0,
@@ -427,6 +402,4 @@ def test_defaults_of_the_two_tasks() -> None:
     assert [config.train.epochs for config in both] == [61, 10]
     strict = [config.settings_as(StrictSettings) for config in both]
     assert [settings.propagated_labels for settings in strict] == [2, 3]
-    assert strict[0].epsilon == 3.0
-    assert StrictSettings().sums_epsilon == 3.0
-    assert StrictSettings(label_epsilon=4.0).sums_epsilon == 4.0
+    assert strict[0].label_epsilon == strict[0].epsilon == 3.0

@@ -13,8 +13,9 @@ from tests.strict.test_feature_scaling import communities
 import lumos
 from lumos.graph import Graph
 from lumos.strict.classify.evidence import Selection
-from lumos.strict.classify.guarantees import DROWNED, FEW, WEAK, WIDE, Found, warnings
 from lumos.strict.classify.stages import ENCODER
+from lumos.strict.guarantees import DROWNED, FEW, WEAK_LABEL, WIDE, Found
+from lumos.strict.guarantees import classify_warnings as warnings
 from lumos.training.metrics import below_own, no_better_than_control, still_falling, unconverged
 
 PLENTY: dict[str, Any] = {"devices": 200_000, "training": 100_000, "validation": 50_000}
@@ -38,7 +39,7 @@ def test_none_where_there_is_enough_of_everything() -> None:
     )  # before the model selection
 
 
-def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
+def test_noise_that_drowns_the_encoder() -> None:
     """Where its norm is above that of all updates together."""
     for training, protect in ((300, "noise"), (100_000, "noise"), (300, "none")):
         schedule = schedule_of(devices=2 * training, training=training, protect=protect)
@@ -51,34 +52,31 @@ def test_noise_that_drowns_the_encoder_and_how_many_devices_would_do() -> None:
     noise = honest_noise(schedule, ENCODER, 0) / schedule[ENCODER].sensitivity.norm
     border = (schedule.training / noise) ** 2  # σ · √width = n
     assert not warnings(schedule, found(math.floor(border) - 1))
-    (sentence,) = warnings(schedule, found(math.floor(4 * border)))
-    # Four times the weights need twice the devices.
-    assert f"about {2 * schedule.training:,} would do" in sentence
+    (sentence,) = warnings(schedule, found(math.ceil(border) + 1))
+    assert "would do" not in sentence
 
 
 @pytest.mark.parametrize(
     ("settings", "weak"),
     [
-        ({"epsilon": 3.0}, False),
-        ({"epsilon": 2.0}, False),
-        ({"epsilon": 1.0}, True),
-        ({"epsilon": 1.0, "label_epsilon": 3.0}, False),
-        ({"epsilon": 1.0, "label_epsilon": math.inf}, False),
-        ({"epsilon": 1.0, "classes": 2}, False),
-        ({"epsilon": 3.0, "classes": 100, "mechanism": "krr"}, True),
+        ({"label_epsilon": 3.0}, False),
+        ({"label_epsilon": 2.0}, False),
+        ({"label_epsilon": 1.0}, True),
+        ({"label_epsilon": 1.0, "classes": 2}, False),
+        ({"label_epsilon": 3.0, "classes": 100, "mechanism": "krr"}, True),
     ],
 )
 def test_labels_that_are_mostly_noise(settings: dict[str, Any], weak: bool) -> None:
     schedule = schedule_of(devices=200_000, training=100_000, **settings)
     classes = settings.get("classes", 4)
-    level = settings.get("label_epsilon", settings["epsilon"])
+    level = settings["label_epsilon"]
     odds = math.exp(-level)
     truthful, other = 1 / (1 + (classes - 1) * odds), odds / (1 + (classes - 1) * odds)
-    assert (truthful - other < WEAK) == weak
+    assert (truthful - other < WEAK_LABEL) == weak
     assert any("mostly noise" in sentence for sentence in warnings(schedule, found())) == weak
 
 
-def test_few_labels_and_how_many_would_do() -> None:
+def test_few_labels() -> None:
     strength = schedule_of().strength
     border = FEW * 4 / strength**2
     for training in (math.floor(border), math.ceil(border)):
@@ -86,17 +84,15 @@ def test_few_labels_and_how_many_would_do() -> None:
         few = [s for s in warnings(schedule, found(1)) if s.startswith("few labels")]
         assert bool(few) == (training < border)
     (sentence,) = warnings(schedule_of(devices=2000, training=50), found(1))
-    assert sentence.startswith("few labels: 50 training devices for 4 classes, about ")
-    needed = int(sentence.split("about ")[1].split(" would")[0].replace(",", ""))
-    assert border <= needed <= 1.1 * border
+    assert sentence == "few labels: 50 training devices for 4 classes at `label_epsilon=3`"
 
 
-def test_few_validation_devices_and_how_many_would_do() -> None:
+def test_few_validation_devices() -> None:
     schedule = schedule_of(devices=200_000, training=100_000, validation=20)
     assert warnings(schedule, found(error=WIDE)) == []
     (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
-    assert "a standard error of 10 points; about 80" in sentence
+    assert sentence.endswith("a standard error of 10 points")
     # A model selection of so few has such an error.
     selection = Selection.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
     assert selection.accuracy[1] > WIDE
@@ -185,7 +181,7 @@ def test_a_loss_that_still_falls() -> None:
         assert still_falling(losses.tolist()) is None
     assert still_falling([None, float("nan"), *falling.tolist()]) is not None
     (sentence,) = unconverged(falling.tolist(), 60)
-    assert "`epochs=120` would help" in sentence
+    assert "`epochs=120` trains longer" in sentence
     assert not list(unconverged(flat.tolist(), 60))
 
 
@@ -221,7 +217,7 @@ def test_random_edges_say_nothing() -> None:
 
 
 def test_few_devices_for_the_noise_and_few_labels() -> None:
-    text = said(communities(devices=100), update_epsilon=1.0)
+    text = said(communities(devices=100), feature_epsilon=1.0)
     assert "training devices are too few for 69 weights" in text
     assert "few labels: 50 training devices for 4 classes" in text
     assert "validation devices are few" in text
@@ -241,4 +237,4 @@ def test_too_few_epochs() -> None:
         graph, profile="paper", epochs=15, balancer="none", low=-1e3, high=1e3, epsilon=float("inf")
     )
     assert "training was not finished" in text
-    assert "`epochs=30` would help" in text
+    assert "`epochs=30` trains longer" in text

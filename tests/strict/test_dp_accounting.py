@@ -17,13 +17,12 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_guarantees import IN_SUMS, numbers
 
 from lumos.secagg.noise import epsilon_for
-from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD
-from lumos.strict.classify.guarantees import ROLES
-from lumos.strict.classify.guarantees import guarantees as of_labels
+from lumos.strict.accounting import EDGE, FEATURES, NORM
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import STAGES
-from lumos.strict.link.guarantees import SUMS
-from lumos.strict.link.guarantees import guarantees as of_links
+from lumos.strict.guarantees import ROLES, SUMS
+from lumos.strict.guarantees import classify_guarantees as of_labels
+from lumos.strict.guarantees import link_guarantees as of_links
 from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
@@ -138,17 +137,6 @@ def test_runs_that_scale_features(scaling: str, signed: bool) -> None:
     for question in (FEATURES, NORM, EDGE):  # what scaling takes, training devices alone pay
         assert cells[VALIDATION, question] == plain[VALIDATION, question]
     assert cells[TRAINING, EDGE] == plain[TRAINING, EDGE]
-
-
-@pytest.mark.parametrize("scaling", ["none", "standard"])
-def test_true_labels_in_sums_are_a_row_of_their_own(scaling: str) -> None:
-    """Another label with other features, where sums see labels: by the moves of each sum."""
-    schedule = schedule_of(**FACEBOOK, signed=True, scaling=scaling, label_epsilon=math.inf)
-    for role in (TRAINING, VALIDATION):
-        found = by_library(moved(schedule, role, LABEL))
-        kept = schedule.run_mu(ROLES[role])
-        assert epsilon_for(kept[LABEL], DELTA) == pytest.approx(found, abs=2e-3)
-        assert kept[RECORD] == max(kept[LABEL], kept[FEATURES])
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.6660305978457177, 4.0])

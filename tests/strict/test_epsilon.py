@@ -56,7 +56,7 @@ def transcripts(
             if anew:
                 randomness = PrivateRandomness(system_secrets(everyone))
                 draws = LabelDraws.first(form, present(graph.labels), randomness, everyone)
-                trainer._randomized_labels = draws.at(settings["epsilon"])[0]
+                trainer._randomized_labels = draws.at(settings["label_epsilon"])[0]
             made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
         made.run(lambda trainer: trainer.tell_propagated_label(1))
@@ -96,14 +96,13 @@ def least_ratio(one: list[Any], other: list[Any], epsilon: float) -> float:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"epsilon": 1.0},
-        {"epsilon": 1.0, "propagated_epsilon": 8.0},
-        {"epsilon": 1.0, "mechanism": "digits"},
-        {"epsilon": 0.3, "label_epsilon": 1.0},
+        {"label_epsilon": 1.0},
+        {"label_epsilon": 1.0, "propagated_epsilon": 8.0},
+        {"label_epsilon": 1.0, "mechanism": "digits"},
     ],
 )
 def test_all_that_neighbours_receive_stays_within_epsilon(settings: dict[str, Any]) -> None:
-    epsilon = settings["epsilon"]
+    epsilon = settings["label_epsilon"]
     one, other = (
         transcripts(randomized_label, randomness="system", **settings)
         for randomized_label in (0, 1)
@@ -115,7 +114,7 @@ def test_all_that_neighbours_receive_stays_within_epsilon(settings: dict[str, An
 def test_the_test_has_teeth() -> None:
     """At ε = 1, half of it is proven to be used, and ε = 0.5 is seen to be broken."""
     one, other = (
-        transcripts(randomized_label, randomness="system", epsilon=1.0)
+        transcripts(randomized_label, randomness="system", label_epsilon=1.0)
         for randomized_label in (0, 1)
     )
     assert math.exp(0.5) < least_ratio(one, other, 0.5) <= math.exp(1.0)
@@ -124,13 +123,16 @@ def test_the_test_has_teeth() -> None:
 def test_a_label_that_is_drawn_again_is_caught() -> None:
     """The twin draws twice and pays once: every message alone is fine, both are not."""
     one, other = (
-        transcripts(s, releases=2, anew=True, randomness="system", epsilon=1.0) for s in (0, 1)
+        transcripts(s, releases=2, anew=True, randomness="system", label_epsilon=1.0)
+        for s in (0, 1)
     )
     assert least_ratio(one, other, 1.0) > math.exp(1.0)
 
 
 def test_a_second_release_says_nothing_new() -> None:
-    one, other = (transcripts(s, releases=2, randomness="system", epsilon=1.0) for s in (0, 1))
+    one, other = (
+        transcripts(s, releases=2, randomness="system", label_epsilon=1.0) for s in (0, 1)
+    )
     assert least_ratio(one, other, 1.0) <= math.exp(1.0)
     randomized_labels = {len({row[3] for row in star if row[1] == "strict/symbol"}) for star in one}
     assert randomized_labels == {1}
@@ -151,9 +153,9 @@ def test_randomness_from_the_run_seed_is_caught(randomized_label: int) -> None:
     """The twin's randomness comes from the seed, which every receiver knows: it inverts the
     release."""
     with the_same_randomness():  # of the seed alone: as if he knew the graph and all settings, too
-        twin = transcripts(randomized_label, randomness="seeded", seed=5, epsilon=1.0)
+        twin = transcripts(randomized_label, randomness="seeded", seed=5, label_epsilon=1.0)
     assert (inverted(twin, 5, 1.0) == randomized_label).all()
-    ours = transcripts(randomized_label, randomness="system", seed=5, epsilon=1.0)
+    ours = transcripts(randomized_label, randomness="system", seed=5, label_epsilon=1.0)
     share = (inverted(ours, 5, 1.0) == randomized_label).mean()
     # He is right where two independent releases happen to shift alike.
     truth, other = FORM.table(1.0)[0, :2]
@@ -168,6 +170,8 @@ def test_given_the_seed_the_twin_breaks_any_epsilon() -> None:
         with (
             the_same_randomness()
         ):  # of the seed alone: as if he knew the graph and all settings, too
-            found = [transcripts(s, randomness=randomness, seed=5, epsilon=1.0) for s in (0, 1)]
+            found = [
+                transcripts(s, randomness=randomness, seed=5, label_epsilon=1.0) for s in (0, 1)
+            ]
         one, other = (list(inverted(some, 5, 1.0)) for some in found)
         assert (least_ratio(one, other, 1.0) > math.e) == broken

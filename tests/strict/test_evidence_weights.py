@@ -19,7 +19,7 @@ from lumos.strict.classify.evidence import (
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.training.trainer import Adam
 
-FORMS: list[dict[str, Any]] = [{}, {"label_epsilon": math.inf}, DIGITS]
+FORMS: list[dict[str, Any]] = [{}, DIGITS]
 DEVICES = 40
 
 
@@ -56,7 +56,7 @@ def test_gradients_are_autograds(settings: dict[str, Any], kinds: int) -> None:
     updates = evidence_weights.update(weights, labels_of(schedule, values), rows, math.inf)
     vectors = dict(zip(rows.tolist(), updates, strict=True))
     likelihood = torch.from_numpy(
-        schedule.label_form.table(schedule.strict.sums_epsilon) * schedule.label_form.places
+        schedule.label_form.table(schedule.strict.label_epsilon) * schedule.label_form.places
     )
     w = torch.tensor(weights, requires_grad=True)
     for device in range(DEVICES):
@@ -82,7 +82,7 @@ def test_gradients_are_finite_differences(settings: dict[str, Any]) -> None:
     evidence_weights, _, weights = evidence_weights_of(schedule, 2)
     values = randomness(3).integers(0, schedule.label_form.alphabet, DEVICES)
     labels, rows = labels_of(schedule, values), np.arange(DEVICES)
-    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    table = schedule.label_form.table(schedule.strict.label_epsilon)
 
     def loss(at: np.ndarray) -> np.ndarray:
         chances = np.exp(evidence_weights.logits(at))
@@ -140,7 +140,7 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
     evidence_weights = EvidenceWeights(own, evidence)
     chances = np.exp(evidence_weights.logits(planted))
     chances /= chances.sum(axis=1, keepdims=True)
-    table = form.table(schedule.strict.sums_epsilon)
+    table = form.table(schedule.strict.label_epsilon)
     mixed = (chances @ table).cumsum(axis=1)
     values = np.minimum((rng.random((devices, 1)) > mixed).sum(axis=1), form.alphabet - 1)
     labels, rows = labels_of(schedule, values), np.arange(devices)

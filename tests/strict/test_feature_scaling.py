@@ -195,7 +195,7 @@ def test_a_scaling_is_kept_and_read_back() -> None:
 def test_scaling_is_within_the_same_account(kind: Any) -> None:
     plain = schedule_of(signed=True)
     scaled = replace(plain, scaling=kind)
-    whole = mu_for(plain.strict.update_epsilon, plain.strict.update_delta)
+    whole = mu_for(plain.strict.feature_epsilon, plain.strict.delta)
     assert scaled.mu("features", Role.TRAIN) == pytest.approx(whole, rel=1e-9)
     assert epsilon_for(scaled.mu("features", Role.TRAIN), 1e-5) <= 8 + 1e-6
     for role in (Role.VALIDATION, Role.TEST):
@@ -293,7 +293,7 @@ def test_the_run_says_that_sizes_are_public_and_new_devices_use_them(tmp_path: A
     again = lumos.load_run(tmp_path / "run")
     assert np.array_equal(again.model.weights["feature_size"], run.model.weights["feature_size"])
     assert again.guarantees == run.guarantees
-    assert any("(8, 1e-05)" in cell for row in run.guarantees for cell in row.values())
+    assert any("(8, 1e-05)" in str(cell) for row in run.guarantees for cell in row.values())
 
 
 def test_links_are_the_same_when_asked_later(tmp_path: Any) -> None:

@@ -438,8 +438,8 @@ def converse(sender: ScoreSender, receiver: ScoreReceiver) -> None:
 def test_a_sender_that_fills_its_tables_as_it_likes_reads_any_coordinate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No defect but the limit of semi-honest security, as docs/strict.md says it: two bits of any
-    form of the other's vector, exactly, for one answer."""
+    """No defect but the limit of semi-honest security, as docs/strict-links.md says it: two bits of
+    any form of the other's vector, exactly, for one answer."""
     spec = LevelSpec(width=WIDTH, bits=3, ring_bits=8, thresholds=(5, 20, 40))
     vector = np.random.default_rng(5).integers(-3, 4, WIDTH)
     quarter = [-2, 0, 2]  # levels of one coordinate, four of them

@@ -19,7 +19,7 @@ from lumos.strict.link.encoder import NOBODY, ROUNDS
 from lumos.training.trainer import EpochEvent
 
 DEVICES = 40
-LOUD: dict[str, Any] = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_000.0}
+LOUD: dict[str, Any] = {"feature_epsilon": 1000.0, "lifetime_feature_epsilon": 10_000.0}
 """Nearly exact sums, which a book can still count."""
 
 

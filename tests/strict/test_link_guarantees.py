@@ -8,12 +8,19 @@ from tests.strict.composition import DELTA, epsilon_of
 from tests.strict.linking import linked, schedule
 from tests.strict.strictly import small
 
-from lumos.strict.accounting import NONE
-from lumos.strict.link.guarantees import ANSWERS, MESSAGES, SUMS, guarantees, reading, warnings
+from lumos.strict.guarantees import ANSWERS, MESSAGES, SUMS
+from lumos.strict.guarantees import link_guarantees as guarantees
+from lumos.strict.guarantees import link_reading as reading
+from lumos.strict.guarantees import link_warnings as warnings
 from lumos.strict.link.levels import ALONE, BOTH, TOKENS, WAYS, Reading
+from lumos.training.guarantees import NO_GUARANTEE as NONE
+from lumos.training.guarantees import cells_of
 
-OTHERS = "features: these or others"
-ZEROS = "features: in the sums, or all pairs of the device left out"
+OTHERS, ZEROS, EDGE = (
+    "features replaced",
+    "contribution to the sums zeroed",
+    "edge added or removed",
+)
 
 
 def table(devices: int = 1000, **settings: Any) -> dict[str, dict[str, str]]:
@@ -30,8 +37,8 @@ def epsilon_in(cell: str) -> float:
 @pytest.mark.parametrize("devices", [60, 5000])
 def test_sums_guarantee_what_they_cost(epsilon: float, devices: int) -> None:
     """By convolving privacy losses of all sums: the table never says less."""
-    made = schedule(devices, update_epsilon=epsilon)
-    rows = table(devices, update_epsilon=epsilon)
+    made = schedule(devices, feature_epsilon=epsilon)
+    rows = table(devices, feature_epsilon=epsilon)
     assert epsilon_in(rows[OTHERS][SUMS]) == pytest.approx(epsilon, rel=1e-3)
     for about, question in ((OTHERS, "features"), (ZEROS, "norm")):
         moves = []
@@ -57,19 +64,19 @@ def test_exact_sums_guarantee_nothing() -> None:
 def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
     """To predict an edge is to infer it: nothing is guaranteed, but for propagated labels."""
     rows = table(**settings)
-    for about in ("one edge", "degree", "membership: there or not there at all"):
+    for about in (EDGE, "degree", "device absent"):
         for way in (SUMS, ANSWERS):
             assert rows[about][way].startswith(NONE)
-    for about in ("degree", "membership: there or not there at all"):
+    for about in ("degree", "device absent"):
         assert rows[about][MESSAGES].startswith(NONE)
     propagated_labels = settings.get("propagated_labels", 3)
-    assert rows["one edge"][MESSAGES].startswith(f"ε = {2 * 4 * propagated_labels:g}")
-    assert f"{NONE} by proposals" in rows["one edge"][MESSAGES]
+    assert rows[EDGE][MESSAGES].startswith(f"ε = {2 * 4 * propagated_labels:g}")
+    assert f"{NONE} by proposals" in rows[EDGE][MESSAGES]
 
 
 def test_labels_are_not_used_and_features_pass_no_neighbour() -> None:
     rows = table()
-    assert set(rows["label"].values()) == {"label", "not used"}
+    assert set(cells_of(rows["label replaced"]).values()) == {"not used"}
     assert rows[OTHERS][MESSAGES] == "not used"
 
 

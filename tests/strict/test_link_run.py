@@ -340,7 +340,7 @@ def test_never_worse_than_alone_on_a_random_graph(seed: int) -> None:
     assert "pairs are scored by the asker's own degree" in run.model.warnings[0]
     assert "which may be chance; so no device is asked" in run.model.warnings[0]
     assert "too few" not in run.model.warnings[0]
-    noisy = linked(graph, seed=seed, update_epsilon=1.0)
+    noisy = linked(graph, seed=seed, feature_epsilon=1.0)
     assert noisy.model.choice == ALONE
     assert "200 devices are too few for 40 tokens under this noise" in noisy.model.warnings[0]
 
@@ -437,7 +437,10 @@ def test_features_that_are_no_numbers_are_refused() -> None:
     [
         ({"backbone": "gcn"}, "which have no tree network"),
         ({"learning_rate": 0.1}, "which have no tree network"),
-        ({"epsilon": 2.0}, "`epsilon` has no effect with `profile='strict'` and `task='link'`"),
+        (
+            {"label_epsilon": 2.0},
+            "`label_epsilon` has no effect with `profile='strict'` and `task='link'`",
+        ),
         ({"clip": 0.2}, "`clip` has no effect"),
         ({"tree_network": True}, "`tree_network` has no effect"),
         ({"relay": 2}, "there is no setting 'relay'"),

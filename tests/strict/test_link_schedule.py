@@ -80,7 +80,7 @@ def test_default_epochs_have_four_sums_of_products() -> None:
     "given", [{}, {"epochs": 7}, {"tokens": 3}, {"propagated_labels": 0}], ids=str
 )
 def test_all_sums_together_cost_what_was_asked_for(epsilon: float, given: dict[str, Any]) -> None:
-    made = schedule(update_epsilon=epsilon, **given)
+    made = schedule(feature_epsilon=epsilon, **given)
     spent = made.account(made.mu("features"))
     assert spent is not None
     assert spent[0] == pytest.approx(epsilon, rel=1e-9)
@@ -109,7 +109,7 @@ FAR = {
 @pytest.mark.parametrize("devices", [60, 1000])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float) -> None:
-    made = schedule(devices, update_epsilon=epsilon)
+    made = schedule(devices, feature_epsilon=epsilon)
     for place, question in enumerate(("norm", "features")):
         moves = [FAR[stage][place] / deviation(made, stage, step) for stage, step in sums_of(made)]
         found = epsilon_of(moves, DELTA)

@@ -20,16 +20,17 @@ from lumos.device.randomness import PublicRandomness
 from lumos.runs.run import Run
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.accounting import NEWLY
 from lumos.strict.book import UNMATCHED, BookSeal, ReleaseBook
+from lumos.strict.guarantees import NEWLY
 from lumos.strict.link.encoder import NOBODY
+from lumos.training.guarantees import cells_of
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 
 RANDOMIZED_LABEL = "strict/symbol"
 TRAINING, VALIDATION, OTHER = "training devices", "validation devices", "other devices"
-LABEL, FEATURES = "label: this one or another", "features: these or others"
-RECORD, EDGE = "whole record: this or another", "one edge: there or not"
+LABEL, FEATURES = "label replaced", "features replaced"
+RECORD, EDGE = "record replaced", "edge added or removed"
 
 
 @pytest.fixture
@@ -163,10 +164,10 @@ def test_a_partner_that_is_gone_or_half_written_is_nobody(path: Path) -> None:
 def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, int]) -> None:
     """Runs at different (ε, δ) add up by μ²; the limit is checked before a run begins."""
     graph = small(60)
-    first = {**short, "book": path, "update_epsilon": 4.0}
+    first = {**short, "book": path, "feature_epsilon": 4.0}
     strict(graph, **first)
     strict(graph, **first)  # an equal run is the same run
-    other = {**first, "update_epsilon": 2.0, "update_delta": 1e-6}
+    other = {**first, "feature_epsilon": 2.0, "delta": 1e-6}
     strict(graph, **other)
     square = mu_for(4.0, 1e-5) ** 2 + mu_for(2.0, 1e-6) ** 2
     roles = split_vertices(present(graph.labels), PublicRandomness(0))
@@ -176,17 +177,17 @@ def test_sums_are_counted_by_mu_until_their_limit(path: Path, short: dict[str, i
     assert (record[roles == Role.TEST] == 0).all()
     assert (spent[4][roles == Role.VALIDATION] > 0).all()  # an edge, at one end
     whole = epsilon_for(np.sqrt(square + mu_for(3.0, 1e-5) ** 2), 1e-5)
-    third = {**first, "update_epsilon": 3.0}
+    third = {**first, "feature_epsilon": 3.0}
     before = path.read_bytes()
     begun: list[EpochEvent] = []
     with listening() as wire, pytest.raises(BudgetExceeded) as refused:
-        strict(graph, **third, lifetime_update_epsilon=whole - 0.01, on_epoch=begun.append)
-    assert "raise `lifetime_update_epsilon`" in str(refused.value)
+        strict(graph, **third, lifetime_feature_epsilon=whole - 0.01, on_epoch=begun.append)
+    assert "raise `lifetime_feature_epsilon`" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert wire.topics() == set()
     assert begun == []
     assert path.read_bytes() == before
-    run = strict(graph, **third, lifetime_update_epsilon=whole + 0.01)
+    run = strict(graph, **third, lifetime_feature_epsilon=whole + 0.01)
     printed = float(row(run, FEATURES)[f"{TRAINING}, for life"][1:].split(",")[0])
     assert whole <= printed <= 1.01 * whole
 
@@ -259,9 +260,11 @@ def test_a_randomized_label_that_is_said_again_is_in_the_table(
 ) -> None:
     """Finding 1: (1, 1e-5) was printed where the randomized label was right in 92 % of cases."""
     graph = small(600, 6, edges=900)
-    settings = {**short, "book": path, "update_epsilon": 1.0}
-    strict(graph, epsilon=levels[0], **settings)
-    run, wire = run_with_wire(graph, epsilon=levels[1], **{**settings, "update_epsilon": 1.5})
+    settings = {**short, "book": path, "feature_epsilon": 1.0}
+    strict(graph, label_epsilon=levels[0], **settings)
+    run, wire = run_with_wire(
+        graph, label_epsilon=levels[1], **{**settings, "feature_epsilon": 1.5}
+    )
     labels = present(graph.labels)
     right = np.mean([m.body[0] == labels[m.sender] for m in wire.all_of(RANDOMIZED_LABEL)])
     for role in (TRAINING, VALIDATION):
@@ -279,19 +282,9 @@ def test_a_randomized_label_that_is_said_again_is_in_the_table(
     assert record == pytest.approx(levels[1] + 1.5, rel=0.01)
 
 
-def test_true_labels_in_sums_are_counted_for_life(path: Path, short: dict[str, int]) -> None:
-    graph = small(60)
-    settings = {**short, "book": path, "label_epsilon": float("inf"), "epsilon": 2.0}
-    one = strict(graph, **settings)
-    pure = strict(graph, **{**settings, "label_epsilon": None}, lifetime_update_epsilon=99.0)
-    seen = row(one, LABEL)[TRAINING]
-    assert row(pure, LABEL)[TRAINING] == "ε = 2, pure"
-    assert row(pure, LABEL)[f"{TRAINING}, for life"] == seen, "the earlier run's sums saw it"
-
-
 def test_without_a_book_there_is_no_column_for_life(short: dict[str, int]) -> None:
     run = strict(small(60), **short)
-    assert all(set(row) == {"about", TRAINING, VALIDATION, OTHER} for row in run.guarantees)
+    assert all(set(cells_of(row)) == {TRAINING, VALIDATION, OTHER} for row in run.guarantees)
     assert NEWLY not in {row["about"] for row in run.guarantees}
 
 
@@ -390,7 +383,7 @@ def test_every_write_has_a_serial_number(path: Path) -> None:
     assert len(np.unique(read_arrays(path)["marks"])) == counts[2]
 
 
-LOUD = {"update_epsilon": 1000.0, "lifetime_update_epsilon": 10_000.0}
+LOUD = {"feature_epsilon": 1000.0, "lifetime_feature_epsilon": 10_000.0}
 
 
 @pytest.fixture(scope="module")

@@ -34,11 +34,11 @@ def world(schedule: ClassifySchedule) -> tuple[np.ndarray, np.ndarray]:
     rng = randomness(1)
     logits = rng.normal(0, 1.5, (DEVICES, schedule.classes))
     classes = drawn(rng, softmax(logits))
-    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    table = schedule.label_form.table(schedule.strict.label_epsilon)
     return logits, drawn(rng, table[classes])
 
 
-@pytest.mark.parametrize("settings", [{}, {"epsilon": 1.5}, {"label_epsilon": math.inf}, DIGITS])
+@pytest.mark.parametrize("settings", [{}, {"label_epsilon": 1.5}, DIGITS])
 @pytest.mark.parametrize("wrong", [1 / 4, 1.0, 2.0, 16.0])
 def test_the_calibrated_scale_has_the_least_loss(settings: dict[str, Any], wrong: float) -> None:
     schedule = schedule_of(**settings)
@@ -51,11 +51,11 @@ def test_the_calibrated_scale_has_the_least_loss(settings: dict[str, Any], wrong
     # where labels are randomized, by two where true labels meet logits that are far too large.
     clipped = loss_vectors(wrong * logits, SCALES, labels, np.arange(DEVICES), 3.0)
     kept = SCALES[int(np.argmin(clipped.sum(axis=0)))]
-    exact = math.isinf(schedule.strict.sums_epsilon)
+    exact = math.isinf(schedule.strict.label_epsilon)
     assert chosen <= kept <= (4 if exact else 2) * chosen
 
 
-@pytest.mark.parametrize("settings", [{}, {"label_epsilon": math.inf}, DIGITS])
+@pytest.mark.parametrize("settings", [{}, DIGITS])
 def test_losses_are_those_of_the_randomized_label_above_no_knowledge(
     settings: dict[str, Any],
 ) -> None:
@@ -64,7 +64,7 @@ def test_losses_are_those_of_the_randomized_label_above_no_knowledge(
     logits, values = logits[:40], values[:40]
     rows = np.arange(0, 40, 3)
     vectors = loss_vectors(logits, SCALES, labels_of(schedule, values), rows, math.inf)
-    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    table = schedule.label_form.table(schedule.strict.label_epsilon)
     for device, vector in zip(rows.tolist(), vectors, strict=True):
         observed = table[:, values[device]]
         expected = [

@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "without propagated labels": {"propagated_labels": 0, "epochs": 7},
     "three propagated labels": {"propagated_labels": 3},
-    "exact": {"protect": "none", "label_epsilon": float("inf")},
+    "exact": {"protect": "none"},
     "trees": {"tree_network": True, "epochs": 13},
     "digits": {"mechanism": "digits", "classes": 14},
     "words": {"graph": "demo:60"},

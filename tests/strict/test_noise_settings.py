@@ -14,9 +14,9 @@ from lumos import UsageError
 from lumos.graph.facts import facts_of
 from lumos.secagg.noise import Noise
 from lumos.secagg.parameters import AggregateSettings, mask_parameters
-from lumos.strict.classify.guarantees import reading
 from lumos.strict.classify.stages import ENCODER
-from lumos.strict.link.guarantees import reading as link_reading
+from lumos.strict.guarantees import classify_reading as reading
+from lumos.strict.guarantees import link_reading
 from lumos.strict.profile import PROFILE
 from lumos.strict.stages import Stage
 from lumos.training.config import UPDATES, Config
@@ -110,16 +110,16 @@ def test_delta_above_one_over_n_is_refused(
     task: str, devices: int, delta: float, advice: str
 ) -> None:
     made = schedule_of if task == "classify" else link_schedule
-    schedule: Any = made(devices=devices, update_delta=delta)
+    schedule: Any = made(devices=devices, delta=delta)
     with pytest.raises(UsageError) as refused:
         schedule.check()
     message = str(refused.value)
     assert f"{devices:,} devices" in message
     assert f"1/n = {1 / devices:.3g}" in message
     assert f"use {advice} or less" in message
-    allowed: Any = made(devices=devices, update_delta=float(advice))
+    allowed: Any = made(devices=devices, delta=float(advice))
     allowed.check()
-    exact: Any = made(devices=devices, update_delta=delta, protect="none")
+    exact: Any = made(devices=devices, delta=delta, protect="none")
     exact.check()
 
 

@@ -17,11 +17,9 @@ from lumos.strict.classify.stages import ClassifySchedule
 DEVICES = 6000
 LEVELS: list[dict[str, Any]] = [
     {},
-    {"epsilon": 1.0, "label_epsilon": 3.0},
-    {"epsilon": 2.0, "label_epsilon": math.inf},
+    {"label_epsilon": 1.0},
     DIGITS,
-    {**DIGITS, "epsilon": 1.0, "label_epsilon": 4.0},
-    {**DIGITS, "label_epsilon": math.inf},
+    {**DIGITS, "label_epsilon": 4.0},
 ]
 
 
@@ -46,66 +44,23 @@ def drawn(schedule: ClassifySchedule) -> tuple[NoisyLabels, np.ndarray, np.ndarr
 def test_only_those_who_train_or_validate_have_a_value(settings: dict[str, Any]) -> None:
     schedule = schedule_of(**settings)
     made, _, takes_part = drawn(schedule)
-    for values, form in (
-        (made.values, schedule.label_form),
-        (made.randomized_labels, schedule.randomized_form),
-    ):
-        assert_array_equal(values[~takes_part], NO_LABEL)
-        assert (values[takes_part] >= 0).all()
-        assert (values < form.alphabet).all()
-    strict = schedule.strict
-    level = strict.epsilon if math.isinf(strict.sums_epsilon) else strict.sums_epsilon
-    assert_array_equal(made.paid, np.where(takes_part, level, 0.0))
+    assert_array_equal(made.values[~takes_part], NO_LABEL)
+    assert (made.values[takes_part] >= 0).all()
+    assert (made.values < schedule.label_form.alphabet).all()
+    assert_array_equal(made.paid, np.where(takes_part, schedule.strict.label_epsilon, 0.0))
 
 
 @pytest.mark.parametrize("settings", LEVELS)
-def test_values_and_randomized_labels_follow_their_tables(settings: dict[str, Any]) -> None:
-    """Both levels are randomized response of their own ε, five standard errors wide."""
+def test_randomized_labels_follow_their_table(settings: dict[str, Any]) -> None:
+    """Randomized response of their ε, five standard errors wide."""
     schedule = schedule_of(**settings)
     made, labels, takes_part = drawn(schedule)
-    strict = schedule.strict
-    for values, form, epsilon in (
-        (made.values, schedule.label_form, strict.sums_epsilon),
-        (made.randomized_labels, schedule.randomized_form, strict.epsilon),
-    ):
-        agreed = form.agrees(labels[takes_part], values[takes_part])
-        truthful = form.other(epsilon) / 2**32 + form.strength(epsilon)
-        width = 5 * math.sqrt(truthful * (1 - truthful) / takes_part.sum())
-        assert abs(agreed.mean() - truthful) <= width + 1e-12
-    assert_array_equal(
-        made.likelihood,
-        schedule.label_form.table(strict.sums_epsilon) * schedule.label_form.places,
-    )
-
-
-def test_one_level_is_one_draw() -> None:
-    """The randomized label is the value that sums use, so both together have one ε."""
-    for settings in ({}, DIGITS, {"epsilon": 2.0, "label_epsilon": 2.0}):
-        made, _, _ = drawn(schedule_of(**settings))
-        assert_array_equal(made.values, made.randomized_labels)
-
-
-def test_with_two_levels_the_randomized_label_is_a_degradation() -> None:
-    """Given the value of the sums, the randomized label tells nothing more of the label."""
-    schedule = schedule_of(epsilon=1.0, label_epsilon=3.0, classes=2)
-    made, labels, takes_part = drawn(schedule)
-    right = (made.values == labels)[takes_part]
-    same = (made.values == made.randomized_labels)[takes_part]
-    kept = [float(same[right == agreed].mean()) for agreed in (True, False)]
-    form = schedule.randomized_form
-    expected = 0.5 + 0.5 * form.strength(1.0) / form.strength(3.0)
-    for share, many in zip(kept, (right.sum(), (~right).sum()), strict=True):
-        assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / many)
-
-
-def test_at_infinity_sums_use_the_label_itself() -> None:
-    for settings in LEVELS:
-        if math.isinf(settings.get("label_epsilon", 0.0)):
-            schedule = schedule_of(**settings)
-            made, labels, takes_part = drawn(schedule)
-            assert schedule.label_form.places == 1
-            assert_array_equal(made.values[takes_part], labels[takes_part])
-            assert (made.randomized_labels[takes_part] != labels[takes_part]).any()
+    form, epsilon = schedule.label_form, schedule.strict.label_epsilon
+    agreed = form.agrees(labels[takes_part], made.values[takes_part])
+    truthful = form.other(epsilon) / 2**32 + form.strength(epsilon)
+    width = 5 * math.sqrt(truthful * (1 - truthful) / takes_part.sum())
+    assert abs(agreed.mean() - truthful) <= width + 1e-12
+    assert_array_equal(made.likelihood, form.table(epsilon) * form.places)
 
 
 @pytest.mark.parametrize("settings", [{}, DIGITS])
@@ -116,7 +71,6 @@ def test_any_division_into_shards_draws_the_same(settings: dict[str, Any]) -> No
         here = shard.devices
         part = draw_labels(shard, labels[here], schedule, None, takes_part[here])
         assert_array_equal(part.values, whole.values[here])
-        assert_array_equal(part.randomized_labels, whole.randomized_labels[here])
 
 
 @pytest.mark.parametrize("settings", LEVELS)
@@ -141,7 +95,7 @@ def test_slopes_are_autograds(settings: dict[str, Any]) -> None:
     logits = rng.normal(0, 3, (len(rows), schedule.classes))
     slopes, loss = labels.slopes(logits, rows)
     z = torch.tensor(logits, requires_grad=True)
-    likelihood = torch.from_numpy(form.table(schedule.strict.sums_epsilon) * form.places)
+    likelihood = torch.from_numpy(form.table(schedule.strict.label_epsilon) * form.places)
     chances = torch.softmax(z, dim=1) * likelihood[:, values[rows]].T
     expected = -torch.log(chances.sum(dim=1))
     (gradient,) = torch.autograd.grad(expected.sum(), z)
@@ -152,7 +106,7 @@ def test_slopes_are_autograds(settings: dict[str, Any]) -> None:
 
 def test_the_correction_makes_true_probabilities_optimal() -> None:
     """In expectation over the noise, the loss is least where probabilities are the true ones."""
-    schedule = schedule_of(epsilon=1.0)
+    schedule = schedule_of(label_epsilon=1.0)
     table = schedule.label_form.table(1.0)
     truth = np.array([0.5, 0.3, 0.15, 0.05])
     logits = np.log(truth)[None, :]

@@ -39,7 +39,6 @@ DEVICES, WIDTH = 25, 11
 KINDS = ("sparse", "dense")
 FORMS: dict[str, dict[str, Any]] = {
     "krr": {},
-    "krr, true labels": {"label_epsilon": math.inf},
     "digits": DIGITS,
 }
 
@@ -91,7 +90,7 @@ def test_gradients_are_autograds(form: str, kind: str, signed: bool) -> None:
     encoder.learn_counts(randomness(4).uniform(0, 30, WIDTH))
     weights = 0.3 * randomness(3).normal(size=encoder.weights.shape)
     encoder.weights = weights
-    table = schedule.label_form.table(schedule.strict.sums_epsilon)
+    table = schedule.label_form.table(schedule.strict.label_epsilon)
     x = plain_rows(kind, schedule, encoder.feature_weights)
     w = torch.tensor(weights, requires_grad=True)
     logits = torch.from_numpy(x) @ w
@@ -116,7 +115,7 @@ def test_gradients_are_finite_differences(form: str) -> None:
     drawn = values(schedule)
     encoder = encoder_of(features("dense"), drawn, schedule)
     start = 0.2 * randomness(3).normal(size=encoder.weights.shape)
-    likelihood = schedule.label_form.table(schedule.strict.sums_epsilon)
+    likelihood = schedule.label_form.table(schedule.strict.label_epsilon)
     train = np.flatnonzero(drawn != NO_LABEL)
 
     def loss(weights: np.ndarray) -> np.ndarray:
@@ -147,7 +146,7 @@ def test_sparse_and_dense_rows_agree() -> None:
 
 
 def test_a_huge_loss_is_cut_off() -> None:
-    schedule = schedule_of(protect="none", classes=2, label_epsilon=math.inf)
+    schedule = schedule_of(protect="none", classes=2, label_epsilon=600.0)
     encoder = encoder_of(np.eye(2, dtype=np.float32), [0, 1], schedule)
     encoder.weights = np.array([[-900.0, 900.0], [900.0, -900.0], [0, 0]])
     rows = encoder.update(each=True)
@@ -234,8 +233,8 @@ def test_long_gradients_get_the_limit_and_short_ones_stay() -> None:
 
 
 def test_labels_too_weak_for_the_fixed_point_are_refused() -> None:
-    schedule = schedule_of(classes=1000, epsilon=1e-4, mechanism="krr", clip=0.05)
-    with pytest.raises(UsageError, match=r"`epsilon=0.0001` for 1,000 classes"):
+    schedule = schedule_of(classes=1000, label_epsilon=1e-4, mechanism="krr", clip=0.05)
+    with pytest.raises(UsageError, match=r"`label_epsilon=0.0001` for 1,000 classes"):
         schedule[ENCODER].limit(1000 * 10**6)
 
 
@@ -386,9 +385,8 @@ def test_rare_features_count_more_but_not_those_lost_in_noise() -> None:
     [
         {},
         {"signed": True},
-        {"epsilon": 1.0},
-        {"label_epsilon": math.inf},
-        {"update_epsilon": 1.0, "training": 37},
+        {"label_epsilon": 1.0},
+        {"feature_epsilon": 1.0, "training": 37},
         {"training": 10**6, "devices": 2 * 10**6},
         {"protect": "none"},
         {"encoder_epochs": 3},

@@ -55,13 +55,12 @@ def graph_of(*, touched: str = "", devices: int = DEVICES) -> Graph:
 
 
 OTHERS: list[dict[str, Any]] = [
-    {"update_epsilon": 8.5},
-    {"update_delta": 2e-5},
-    {"epsilon": 0.6},
+    {"feature_epsilon": 8.5},
+    {"delta": 2e-5},
+    {"label_epsilon": 0.6},
     {"touched": "feature"},
     {"touched": "label"},
     {"touched": "edge"},
-    {"label_epsilon": 0.7},
     {"propagated_labels": 1},
     {"propagated_epsilon": 3.9},
     {"signs": "signed"},
@@ -75,7 +74,7 @@ NAMES = [str(other) for other in OTHERS]
 
 
 def made(make: Any = started, **settings: Any) -> Any:
-    settings = {**SHORT, "epsilon": 0.5, **settings}
+    settings = {**SHORT, "label_epsilon": 0.5, **settings}
     devices = settings.pop("devices", DEVICES)
     return make(graph_of(touched=settings.pop("touched", ""), devices=devices), **settings)
 
@@ -155,10 +154,6 @@ def test_what_does_not_change_a_run_does_not_change_its_randomness(
     ("settings", "digest"),
     [
         ({}, "c3ffd0fa9b7f1d922acc9af19e0d4052"),
-        (
-            {"epsilon": 1.0, "label_epsilon": 2.0, "propagated_labels": 3},
-            "e648c3edfe2319f571b7e872f89d458a",
-        ),
         ({"tree_network": True, "signs": "signed"}, "49317de21f4b289d252dbbfc5486011d"),
     ],
 )
@@ -178,7 +173,6 @@ def test_classify_keeps_the_randomness_that_it_had(
 LIMITS = frozenset({"lifetime_epsilon"})
 """Settings that refuse a run, and do not change one."""
 SOMETHING_ELSE: dict[str, Any] = {
-    "epsilon": 0.5,
     "label_epsilon": 3.5,
     "mechanism": "krr",
     "lifetime_epsilon": 9.0,
@@ -224,7 +218,7 @@ def test_the_group_of_scores_changes_no_coin(task: str, group: str, sixty: Graph
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])
 @pytest.mark.parametrize(
-    "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
+    "other", [{"feature_epsilon": 8.5}, {"label_epsilon": 0.6}, {"touched": "feature"}], ids=str
 )
 def test_noise_does_not_cancel_between_runs_that_differ(
     aggregate: str, other: dict[str, Any], noise: dict[str, np.ndarray]
@@ -242,21 +236,23 @@ def test_noise_does_not_cancel_between_runs_that_differ(
 
 
 @pytest.mark.parametrize(
-    "other", [{"update_epsilon": 8.5}, {"epsilon": 0.6}, {"touched": "feature"}], ids=str
+    "other", [{"feature_epsilon": 8.5}, {"label_epsilon": 0.6}, {"touched": "feature"}], ids=str
 )
 def test_randomized_labels_are_not_shifted_alike_in_runs_that_differ(
     other: dict[str, Any], offsets: np.ndarray
 ) -> None:
     """How far the released label is from the true one is independent between two runs."""
     same, chance = agreement(offsets, offsets_of(**other))
-    epsilon = other.get("epsilon", 0.5)
+    epsilon = other.get("label_epsilon", 0.5)
     table = LabelForm(CLASSES, 1, CLASSES).table
     expected = (table(0.5)[0] * table(epsilon)[0]).sum()
     assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
     assert chance > 1e-4
     with the_same_randomness():
         same, chance = agreement(offsets_of(), offsets_of(**other))
-    if "epsilon" in other:  # every level of noise has randomness of its own, whatever the secrets
+    if (
+        "label_epsilon" in other
+    ):  # every level of noise has randomness of its own, whatever the secrets
         assert same == pytest.approx(expected, abs=5 * 0.5 / np.sqrt(DEVICES))
         assert chance > 1e-4
     else:  # the test has teeth

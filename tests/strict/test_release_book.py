@@ -21,9 +21,10 @@ from lumos.errors import BudgetExceeded, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm
 from lumos.runs.run import Run
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.accounting import NEWLY, PROPAGATED
+from lumos.strict.accounting import PROPAGATED
 from lumos.strict.book import ReleaseBook
 from lumos.strict.book_records import Charge
+from lumos.strict.guarantees import NEWLY
 from lumos.training.split import Role, split_vertices
 from lumos.training.trainer import EpochEvent
 
@@ -63,9 +64,8 @@ def propagated_labels_spent(book: dict[str, Any]) -> np.ndarray:
     [
         {"randomness": "system"},
         {"clip": 0.4},
-        {"update_epsilon": 4.0},
+        {"feature_epsilon": 4.0},
         {"shards": 3, "propagated_labels": 1},
-        {"label_epsilon": float("inf")},
         {"tree_network": True, "epochs": 12},
     ],
     ids=str,
@@ -130,21 +130,19 @@ def test_the_run_that_paid_reports_it_again(
 def test_a_larger_label_epsilon_keeps_the_randomized_label_a_degradation(
     book: dict[str, Any],
 ) -> None:
-    """The randomized label of before is sent again; what sums use is drawn so that it is made of
-    it."""
+    """The larger draw is made so that the smaller one could have been made of it."""
     # So many that chance, which is another with every path of a book, does not decide.
     graph = small(6000, edges=9000)
-    first, wire = run_with_wire(graph, epsilon=1.0, **book)
-    second, later = run_with_wire(graph, epsilon=1.0, label_epsilon=3.0, **book)
-    assert randomized_labels(later) == randomized_labels(wire)
+    first, wire = run_with_wire(graph, label_epsilon=1.0, **book)
     assert first.ledger.epsilon_collusion == 1.0
-    assert (
-        second.ledger.epsilon_collusion == 1.0
-    )  # a randomized label tells its receivers 1 at most
+    second, largest = run_with_wire(graph, label_epsilon=3.0, **book)
+    assert second.ledger.epsilon_collusion == 3.0
     draws = drawing(graph)
     assert_array_equal(read_arrays(book["book"])["spent"], np.where(draws, 3.0, 0.0))
-    third, largest = run_with_wire(graph, epsilon=3.0, **book)
-    assert newly(third, "training devices") == newly(first, "training devices") - {"label ε = 1"}
+    assert "label ε = 2" in newly(second, "training devices")  # what the first run left to pay
+    _, again = run_with_wire(graph, label_epsilon=1.0, **book)
+    assert randomized_labels(again) == randomized_labels(wire)
+    assert_array_equal(read_arrays(book["book"])["spent"], np.where(draws, 3.0, 0.0))
     small_draws, large_draws = randomized_labels(wire), randomized_labels(largest)
     same = np.mean([small_draws[device] == large_draws[device] for device in small_draws])
     form = LabelForm(4, 1, 4)
@@ -177,24 +175,22 @@ def test_devices_whose_label_has_changed_pay_again(book: dict[str, Any]) -> None
 
 
 def test_anything_new_pays_until_the_life_is_spent(sixty: Graph, book: dict[str, Any]) -> None:
-    run_with_wire(sixty, epsilon=2.0, **book)
-    smaller, _ = run_with_wire(sixty, epsilon=1.5, **book)
+    run_with_wire(sixty, label_epsilon=2.0, **book)
+    smaller, _ = run_with_wire(sixty, label_epsilon=1.5, **book)
     assert not any(part.startswith("label") for part in newly(smaller, "training devices"))
     before = book["book"].read_bytes()
     with (
         listening() as wire,
         pytest.raises(BudgetExceeded, match=r"at ε = 5 would .* ε = 4 \(45 of 60 devices"),
     ):
-        strict(sixty, epsilon=5.0, **book)
-    with pytest.raises(BudgetExceeded):
-        strict(sixty, epsilon=2.0, label_epsilon=4.5, **book)
+        strict(sixty, label_epsilon=5.0, **book)
     assert wire.topics() == set()  # nothing was sent
     assert book["book"].read_bytes() == before  # nor written, not even for propagated labels
-    larger, _ = run_with_wire(sixty, epsilon=4.0, **book)
+    larger, _ = run_with_wire(sixty, label_epsilon=4.0, **book)
     assert "label ε = 2" in newly(larger, "training devices")
     assert larger.ledger.epsilon_collusion == 4.0
     with pytest.raises(BudgetExceeded):  # another form is another release
-        strict(sixty, epsilon=1.0, mechanism="digits", **book)
+        strict(sixty, label_epsilon=1.0, mechanism="digits", **book)
 
 
 def test_propagated_labels_are_charged_in_every_run_up_to_their_limit(
@@ -233,7 +229,7 @@ def test_the_control_is_not_entered(sixty: Graph, book: dict[str, Any]) -> None:
     _, wire = run_with_wire(sixty, control=True, **book)
     control, main = ({m.sender: m.body for m in messages} for messages in wire.of(RANDOMIZED_LABEL))
     assert propagated_labels_spent(book).max() == 8.0  # those of the run
-    _, again = run_with_wire(sixty, update_epsilon=7.0, **book)
+    _, again = run_with_wire(sixty, feature_epsilon=7.0, **book)
     assert randomized_labels(again) == main != control
 
 

@@ -119,9 +119,9 @@ def test_tables_at_home_are_trees(trees: Trees) -> None:
     )
 
 
-@pytest.mark.parametrize("epsilon", [2.0, INF])
+@pytest.mark.parametrize("epsilon", [2.0, 6.0])
 def test_tree_gradients_are_autograds_device_by_device(trees: Trees, epsilon: float) -> None:
-    schedule = schedule_of(epsilon=2.0, label_epsilon=epsilon)
+    schedule = schedule_of(label_epsilon=epsilon)
     values, judges = people()
     logits, weights = trees.logits()
     rows = trees.residual.update(trees.inputs, labels_of(schedule, values), judges, INF)

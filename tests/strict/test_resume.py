@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("short")
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {"epochs": 9},
     "trees": {"tree_network": True, "propagated_labels": 1, "epochs": 12},
-    "labels": {"propagated_labels": 0, "epsilon": 2.0, "label_epsilon": 4.0, "epochs": 6},
+    "labels": {"propagated_labels": 0, "label_epsilon": 4.0, "epochs": 6},
     "exact": {"protect": "none", "propagated_labels": 1, "shards": 3, "epochs": 7},
     "masked": {"aggregate": "secure", "shards": 2, "propagated_labels": 3, "epochs": 9},
     "digits": {"mechanism": "digits", "control": True, "epochs": 8},

@@ -311,7 +311,7 @@ def test_sums_are_charged_before_the_first_is_opened(task: str, tmp_path: Path) 
     settings: dict[str, Any] = {
         "book": book,
         "randomness": "system",
-        "lifetime_update_epsilon": 20.0,
+        "lifetime_feature_epsilon": 20.0,
     }
     run = {"classify": strict, "link": linked}[task]
     whole = mu_for(8.0, 1e-5) ** 2

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import lumos
-from lumos.report.training import stages_of
+from lumos.report.run_scores import stages_of
 
 FEW = {"encoder_epochs": 2, "epochs": 10, "seed": 3}
 

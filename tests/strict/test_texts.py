@@ -61,7 +61,7 @@ def test_every_candidate_is_described() -> None:
     [
         ({}, "sums (8, 1e-05) · 16 score queries of 2 bits"),
         (
-            {"update_epsilon": 2.5, "score_queries": 0},
+            {"feature_epsilon": 2.5, "score_queries": 0},
             "sums (2.5, 1e-05) · any number of score queries of 2 bits",
         ),
         ({"protect": "none", "query_bits": 3}, "exact sums · 16 score queries of 3 bits"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from tests.narrow import present
-from tests.strict.strictly import federation, run_with_wire, small, sums
+from tests.strict.strictly import federation, small, sums
 
 from lumos import Graph
 from lumos.runs.loop import Federation
@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("short")
 GARBAGE = -987_654
 SETTINGS: list[dict[str, Any]] = [
     {},
-    {"epsilon": 2.0, "label_epsilon": 4.0},
-    {"label_epsilon": float("inf")},
     {"tree_network": True, "epochs": 13, "propagated_labels": 3},
     {"mechanism": "digits"},
     {"control": True},
@@ -188,32 +186,13 @@ def after(made: Federation[Any], epochs: int) -> Any:
 
 
 @pytest.mark.parametrize("epochs", [-1, 0, 5, 10])
-@pytest.mark.parametrize(
-    "settings", [{}, {"epsilon": 2.0, "label_epsilon": 4.0}, {"mechanism": "digits"}], ids=str
-)
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "digits"}], ids=str)
 def test_no_trainer_holds_a_true_label(settings: dict[str, Any], epochs: int) -> None:
     """Nothing that can be reached from a trainer does, at any time after it was made."""
     graph, labels = with_random_labels()
     made = federation(graph, roles_of(MANY), **settings)
     assert holds(made.problem, labels)  # whoever looks at the observer's data finds them
     assert not holds(after(made, epochs), labels)
-
-
-@pytest.mark.parametrize("epochs", [-1, 10])
-def test_with_true_labels_in_the_sums_they_are_held_and_the_table_says_so(epochs: int) -> None:
-    graph, labels = with_random_labels()
-    made = federation(graph, roles_of(MANY), label_epsilon=float("inf"))
-    assert holds(after(made, epochs), labels)
-    result, _ = run_with_wire(graph, label_epsilon=float("inf"))
-    rows = {row["about"]: row for row in result.guarantees}
-    label = rows["label: this one or another"]
-    assert "pure" not in label["training devices"] + label["validation devices"]
-    assert "Sums used true labels: only the noise of the sums protects them" in (
-        result.model.exposed
-    )
-    exact, _ = run_with_wire(graph, label_epsilon=float("inf"), protect="none")
-    rows = {row["about"]: row for row in exact.guarantees}
-    assert rows["label: this one or another"]["validation devices"].startswith("no guarantee")
 
 
 def test_labels_of_devices_that_only_test_are_not_even_drawn() -> None:

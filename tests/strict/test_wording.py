@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.strict.classifying import schedule_of
 
-from lumos.strict.accounting import shortcuts, up
+from lumos.strict.guarantees import shortcuts, up
 
 ROUNDING = 1e-8
 """Share of a number that is taken for an error of floating point."""

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from tests.trees.naive import SHAPES, assignments, cuts, graphs, path, random_graph, star
 
 from lumos.graph import Graph
-from lumos.trees.balance import balance, certificate, forced_workload, least_largest_workload
+from lumos.trees.balance import balance
 from lumos.trees.balancers import TreeSettings
+from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
 
 
 def inner_edges(graph: Graph, devices: list[int]) -> int:

@@ -10,8 +10,9 @@ from tests.trees.watching import same_ledgers
 
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG
-from lumos.trees.balance import Balanced, balance, least_largest_workload
+from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import TreeSettings
+from lumos.trees.optimum import least_largest_workload
 
 SIBLING = Path(__file__).parents[3] / "shared" / "data"
 DATA = Path(os.environ.get("LUMOS_DATA") or SIBLING)

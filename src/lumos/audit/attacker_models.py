@@ -3,6 +3,9 @@
 Networks are no bound: a better one may find more.
 """
 
+from collections.abc import Callable
+from copy import deepcopy
+
 import numpy as np
 import torch
 from torch.nn import functional
@@ -63,6 +66,47 @@ def evaluated_by_network(columns: Doubles, truth: Flags, half: Flags) -> Doubles
     return scores.astype(np.float64)
 
 
+def train_network(
+    model: torch.nn.Module,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    batch: Callable[[int], torch.Tensor],
+    held: torch.Tensor,
+    *,
+    steps: int = STEPS,
+    every: int,
+    rate: float = RATE,
+    decay: float = DECAY,
+    patience: int | None = None,
+) -> None:
+    """Train by AdamW, and keep the weights with the least loss of held-back cases.
+
+    Args:
+        loss: of the cases with these numbers.
+        batch: by step, the cases to learn from.
+        held: cases that say when to stop.
+        every: steps between two looks at them.
+        patience: looks without a smaller loss after which to stop; None: never.
+    """
+    adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)
+    best, kept, worse = float("inf"), deepcopy(model.state_dict()), 0
+    for step in range(steps):
+        adam.zero_grad()
+        loss(batch(step)).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        if step % every == every - 1:
+            model.eval()
+            with torch.no_grad():
+                now = float(loss(held))
+            model.train()
+            worse += 1
+            if now < best:
+                best, kept, worse = now, deepcopy(model.state_dict()), 0
+            if worse == patience:
+                break
+    model.load_state_dict(kept)
+    model.eval()
+
+
 def fitted(inputs: torch.Tensor, wanted: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
     """Return [asked, targets] logits of a small network; zeros if there are too few cases.
 
@@ -92,25 +136,38 @@ def fitted(inputs: torch.Tensor, wanted: torch.Tensor, asked: torch.Tensor) -> t
         cut = max(1, len(inputs) // 6)
         held, learn = order[:cut], order[cut:]
         ready = (inputs - mean) / spread
-        adam = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
-        best, kept = float("inf"), {k: v.clone() for k, v in model.state_dict().items()}
-        for step in range(STEPS):
-            adam.zero_grad()
-            some = learn[step % 3 :: 3]
-            loss(model(ready[some]), wanted[some]).backward()  # type: ignore[no-untyped-call]
-            adam.step()
-            if step % 10 == 9:
-                model.eval()
-                with torch.no_grad():
-                    now = float(loss(model(ready[held]), wanted[held]))
-                model.train()
-                if now < best:
-                    best, kept = now, {k: v.clone() for k, v in model.state_dict().items()}
-    model.load_state_dict(kept)
-    model.eval()
+        train_network(
+            model,
+            lambda some: loss(model(ready[some]), wanted[some]),
+            lambda step: learn[step % 3 :: 3],
+            held,
+            every=10,
+        )
     with torch.no_grad():
         logits: torch.Tensor = model((asked - mean) / spread)
     return logits
+
+
+class _Comparison(torch.nn.Module):
+    """The ratio, a product of two codes and their weights, in one logit."""
+
+    def __init__(self, inputs: torch.Tensor) -> None:
+        super().__init__()
+        self._inputs = inputs
+        self.code = torch.nn.Sequential(
+            torch.nn.Linear(inputs.shape[1], HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, MEETING + 1),
+        )
+        self.scale = torch.nn.Parameter(torch.tensor([1.0, 0.0]))
+
+    def forward(self, pairs: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+        rows, place = torch.unique(pairs, return_inverse=True)
+        both = self.code(self._inputs[rows])[place]
+        met = (both[:, 0, :-1] * both[:, 1, :-1]).sum(1)
+        own = both[:, 0, -1], both[:, 1, -1]
+        logits: torch.Tensor = base * self.scale[0] + self.scale[1] + met + own[0] + own[1]
+        return logits
 
 
 def comparing(
@@ -135,45 +192,20 @@ def comparing(
         return ratio
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        code = torch.nn.Sequential(
-            torch.nn.Linear(inputs.shape[1], HIDDEN),
-            torch.nn.ReLU(),
-            torch.nn.Linear(HIDDEN, MEETING + 1),
-        )
+        model = _Comparison(inputs)
         order = torch.randperm(len(pairs))
-    scale = torch.nn.Parameter(torch.tensor([1.0, 0.0]))
     cut = len(pairs) // 4
     ends, wanted = torch.from_numpy(pairs), torch.from_numpy(is_edge).float()
     spread = float(known_ratio.std()) + 1e-6
     start = torch.from_numpy(known_ratio / spread).float()
-    adam = torch.optim.AdamW([*code.parameters(), scale], RATE, weight_decay=DECAY)
 
-    def logits(of: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-        rows, place = torch.unique(of, return_inverse=True)
-        both = code(inputs[rows])[place]
-        met = (both[:, 0, :-1] * both[:, 1, :-1]).sum(1)
-        found: torch.Tensor = base * scale[0] + scale[1] + met + both[:, 0, -1] + both[:, 1, -1]
-        return found
+    def loss(some: torch.Tensor) -> torch.Tensor:
+        return functional.binary_cross_entropy_with_logits(
+            model(ends[some], start[some]), wanted[some]
+        )
 
-    best, kept = float("inf"), {k: v.clone() for k, v in code.state_dict().items()}
-    at = scale.detach().clone()
-    for step in range(STEPS):
-        adam.zero_grad()
-        some = order[cut:][step % 4 :: 4]
-        found = logits(ends[some], start[some])
-        loss = functional.binary_cross_entropy_with_logits(found, wanted[some])
-        loss.backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        if step % 8 == 7:
-            with torch.no_grad():
-                held = logits(ends[order[:cut]], start[order[:cut]])
-                now = float(functional.binary_cross_entropy_with_logits(held, wanted[order[:cut]]))
-            if now < best:
-                best, at = now, scale.detach().clone()
-                kept = {k: v.clone() for k, v in code.state_dict().items()}
-    code.load_state_dict(kept)
+    train_network(model, loss, lambda step: order[cut:][step % 4 :: 4], order[:cut], every=8)
     with torch.no_grad():
-        scale.copy_(at)
         base = torch.from_numpy(ratio / spread).float()
-        evaluated: Doubles = logits(torch.from_numpy(asked), base).numpy().astype(np.float64)
+        evaluated: Doubles = model(torch.from_numpy(asked), base).numpy().astype(np.float64)
     return evaluated

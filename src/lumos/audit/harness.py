@@ -15,8 +15,9 @@ Attacks read a tape through the functions of this module only. By adversary:
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,16 @@ from lumos.runs.train import train
 from lumos.secagg.parameters import FixedPoint
 from lumos.training.config import Config
 from lumos.training.given_split import GivenSplit, edge_split, given_again, vertex_split
-from lumos.training.profile import NO_GUARANTEE
+from lumos.training.guarantees import NO_GUARANTEE
 from lumos.training.split import EdgeSplit, Role
 from lumos.typing import Bytes, Doubles, Flags, Ints, Progress
 
 SECURE_SUM = "aggregate/sum"
 OPENED = (SECURE_SUM, "aggregate/clear-sum/ideal")
 """Topics on which the coordinator sends everybody a sum, of either backend."""
+
+COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
+"""Columns of the table of guarantees of `classify`, by the role of a device."""
 
 Say = Callable[[str], None]
 
@@ -190,24 +194,9 @@ def unprotected_of(devices: Flags) -> Keep:
     Args:
         devices: [devices] whose messages are kept.
     """
-    some = received_by(devices)
 
     def keep(topic: Topic, batch: Batch) -> Batch | None:
-        unprotected = topic.door is Door.OPEN
-        return some(topic, batch) if unprotected else without_masked_vectors(topic, batch)
-
-    return keep
-
-
-def received_by(devices: Flags) -> Keep:
-    """Keep only what these devices receive or send, and what the coordinator sends.
-
-    Args:
-        devices: [devices] whose messages are kept.
-    """
-
-    def keep(topic: Topic, batch: Batch) -> Batch | None:
-        if topic.name.startswith(("aggregate/", "products/")):
+        if topic.door is not Door.OPEN:
             return without_masked_vectors(topic, batch)
         wanted = (batch.sender < 0) | (batch.receiver < 0)
         ends = ~wanted
@@ -292,14 +281,14 @@ _PURE = re.compile(rf"ε = {_NUMBER}")
 
 
 def cell(run: Run, about: str, column: str) -> str:
-    """Return the cell of the first row whose question begins with `about`.
+    """Return a cell of the table of guarantees, by relation and column.
 
     Raises:
         UsageError: there is none.
     """
     for row in run.guarantees:
-        if row["about"].startswith(about) and column in row:
-            return row[column]
+        if row["about"] == about and column in row:
+            return str(row[column])
     raise UsageError(f"the table of guarantees has no cell {about!r}, {column!r}")
 
 
@@ -398,6 +387,9 @@ def run_audit(
         data_dir: folder of named graphs.
         progress: True shows it; or a callback `(done, total, note)`.
         settings: as `lumos.train` takes them; without `task`, both tasks are audited.
+
+    Raises:
+        UsageError: an attack has nothing to attack, or a setting has no effect on any task.
     """
     if isinstance(graph, Run):
         if settings:
@@ -413,16 +405,20 @@ def run_audit(
     tasks = [task] if task else [t for t in TASKS if t == "link" or _has_labels(whole.labels)]
     scene = Scene(whole, settings, tasks=tasks, seed=seed, split=split)
     configs = [scene.config(task) for task in tasks]
-    _refuse_ignored(settings, configs)
+    for name in settings:
+        reasons = [config.profile.ignores(name, config) for config in configs]
+        if all(reasons):
+            raise UsageError(f"`{name}` has no effect with {reasons[0]}; leave it out")
     chosen = _chosen(attacks, scene, configs[0].train.profile)
     rows: list[AuditRow] = []
     seconds: dict[str, float] = {}
     with displayed(progress, "auditing") as shown:
         for number, name in enumerate(chosen):
             start = time.perf_counter()
-            scene.say = _say(shown, number, len(chosen), name)
+            if shown is not None:
+                scene.say = partial(_say, shown, number, len(chosen), name)
             scene.say(ATTACKS[name].title)
-            rows += ATTACKS[name].run(scene)
+            rows += ATTACKS[name](scene)
             seconds[name] = round(time.perf_counter() - start, 2)
         if shown is not None:
             shown(len(chosen), len(chosen), "done")
@@ -460,18 +456,6 @@ def _has_labels(labels: Any) -> bool:
     return labels is not None and len(np.unique(np.asarray(labels)[np.asarray(labels) >= 0])) > 1
 
 
-def _refuse_ignored(settings: dict[str, Any], configs: Sequence[Config]) -> None:
-    """Refuse settings that have no effect on any of the tasks.
-
-    Raises:
-        UsageError: there is one.
-    """
-    for name in settings:
-        reasons = [config.profile.ignores(name, config) for config in configs]
-        if all(reasons):
-            raise UsageError(f"`{name}` has no effect with {reasons[0]}; leave it out")
-
-
 def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:
     """Return the attacks to run, in the order of the registry.
 
@@ -491,9 +475,5 @@ def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:
     ]
 
 
-def _say(progress: Progress | None, done: int = 0, total: int = 1, name: str = "") -> Say:
-    def say(text: str) -> None:
-        if progress is not None:
-            progress(done, total, f"{name}: {text}" if name else text)
-
-    return say
+def _say(progress: Progress, done: int, total: int, name: str, text: str) -> None:
+    progress(done, total, f"{name}: {text}")

@@ -37,6 +37,10 @@ class Proportion(msgspec.Struct, frozen=True, tag="proportion"):
         high = float(betaincinv(hits + 1, missed, 1 - tail)) if missed else 1.0
         return low, high
 
+    def best(self) -> "Proportion":
+        """Return the result of an attack of the same size that is always right."""
+        return Proportion(self.trials, self.trials)
+
     def trials_to_show(self, advantage: float, confidence: float) -> int:
         """Trials after which an interval around this share is narrower than ± `advantage`."""
         spread = max(self.value * (1 - self.value), 0.01)
@@ -67,6 +71,10 @@ class Area(msgspec.Struct, frozen=True, tag="area"):
         reach = _deviations(confidence) * self.error
         return max(0.0, self.auc - reach), min(1.0, self.auc + reach)
 
+    def best(self) -> "Area":
+        """Return the result of an attack of the same size that ranks every case correctly."""
+        return Area(1.0, self.positives, self.negatives)
+
     def trials_to_show(self, advantage: float, confidence: float) -> int:
         """Cases of the rarer kind for an interval narrower than ± `advantage`."""
         if not self.trials:
@@ -88,7 +96,15 @@ class Area(msgspec.Struct, frozen=True, tag="area"):
         return math.sqrt(max(variance, 0.0))
 
 
-class Mean(msgspec.Struct, frozen=True, tag="mean"):
+class _Unbounded(msgspec.Struct, frozen=True):
+    """A number without an upper end."""
+
+    def best(self) -> "Exactly":
+        """Return infinity, which a perfect attack finds."""
+        return Exactly(math.inf)
+
+
+class Mean(_Unbounded, frozen=True, tag="mean"):
     """A number with a standard error."""
 
     mean: float
@@ -111,7 +127,7 @@ class Mean(msgspec.Struct, frozen=True, tag="mean"):
         return math.ceil(needed * self.trials)
 
 
-class NoiseRatio(msgspec.Struct, frozen=True, tag="noise"):
+class NoiseRatio(_Unbounded, frozen=True, tag="noise"):
     """A stated deviation of normal noise by the one found: above 1, there is less than stated."""
 
     square: float
@@ -140,7 +156,7 @@ class NoiseRatio(msgspec.Struct, frozen=True, tag="noise"):
         return math.ceil((_deviations(confidence) * self.value / advantage) ** 2 / 2)
 
 
-class Exactly(msgspec.Struct, frozen=True, tag="exact"):
+class Exactly(_Unbounded, frozen=True, tag="exact"):
     """A number without chance in it: a count, or a likelihood that was computed."""
 
     number: float
@@ -194,6 +210,12 @@ class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
         _, high = Proportion(self.false_hits, self.negatives).interval(each)
         return _epsilon(low, high, self.delta), math.inf
 
+    def best(self) -> "CertifiedEpsilon":
+        """Return the result of a test of the same size that is always right."""
+        return CertifiedEpsilon(
+            self.positives, self.positives, 0, self.negatives, self.delta, self.tests
+        )
+
     def trials_to_show(self, advantage: float, confidence: float) -> int:
         """There is no such number: what is certified grows with the logarithm of trials."""
         return self.trials
@@ -218,14 +240,14 @@ CONFIDENCE = 0.999
 """Probability that no row of an audit is called exceeded by chance."""
 SMALL = 0.02
 """An advantage that "at chance" has to exclude."""
-EXCEEDED, WITHIN, NO_BOUND = "EXCEEDED", "within", "no bound claimed"
+EXCEEDED, WITHIN, NO_POWER, NO_BOUND = "EXCEEDED", "within", "no power", "no bound claimed"
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """One figure: something that one adversary infers about one thing."""
 
-    attack: str
-    """Name in `ATTACKS`."""
+    attack: str = ""
+    """Name in `ATTACKS`; an attack writes it into its rows."""
     adversary: str
     """Name of the adversary: one neighbour, a non-neighbour, the coordinator, a broker …"""
     about: str
@@ -252,6 +274,38 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.estimate.value
 
 
+def finding(
+    adversary: str,
+    about: str,
+    measure: str,
+    estimate: Estimate,
+    *,
+    chance: tuple[float, str] | None = None,
+    bound: tuple[float, str] | None = None,
+    knows_mechanism: bool = False,
+    note: str = "",
+) -> AuditRow:
+    """Return a row of an attack; arguments are those of `AuditRow`.
+
+    Args:
+        chance: the number of an attacker without these messages, and who that is.
+        bound: the number that is claimed, and where the claim stands.
+    """
+    (chance_value, chance_is), (bound_value, bound_is) = chance or (None, ""), bound or (None, "")
+    return AuditRow(
+        adversary=adversary,
+        about=about,
+        measure=measure,
+        estimate=estimate,
+        chance=chance_value,
+        chance_is=chance_is,
+        bound=bound_value,
+        bound_is=bound_is,
+        knows_mechanism=knows_mechanism,
+        note=note,
+    )
+
+
 class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     """All rows of an audit."""
 
@@ -269,7 +323,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         name, claimed = self.graph.strip() or "a graph in memory", len(self.claimed)
         return (
             f"AuditReport({name}, profile {self.profile}, seed {self.seed}: {len(self.rows)} rows, "
-            f"{claimed} with a bound, {len(self.exceeded)} exceed it)"
+            f"{claimed} with a bound, {len(self.powered)} of them with power, "
+            f"{len(self.exceeded)} exceed it)"
         )
 
     def _repr_html_(self) -> str:
@@ -298,10 +353,18 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         return row.estimate.interval(self.confidence)
 
     def verdict(self, row: AuditRow) -> str:
-        """Return the verdict: exceeded only if the whole interval lies above the bound."""
+        """Return the verdict: exceeded only if the whole interval lies above the bound.
+
+        A row has no power if even a perfect attack on a sample of this size would not exceed it.
+        """
         if row.bound is None:
             return NO_BOUND
-        return EXCEEDED if self.interval(row)[0] > row.bound * (1 + 1e-9) else WITHIN
+        if self._exceeds(row.estimate, row.bound):
+            return EXCEEDED
+        return WITHIN if self._exceeds(row.estimate.best(), row.bound) else NO_POWER
+
+    def _exceeds(self, estimate: Estimate, bound: float) -> bool:
+        return estimate.interval(self.confidence)[0] > bound * (1 + 1e-9)
 
     def advantage(self, row: AuditRow) -> str:
         """Return what messages add to chance, in words that claim no more than the sample shows."""
@@ -319,12 +382,12 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             return f"{gained:+.3f}, not shown ({needed:,} cases would show {SMALL})"
         return f"{gained:+.3f}, not shown"
 
-    def figures(self, row: AuditRow) -> tuple[str, str, str]:
-        """Return as text the number with its interval, the chance, and the bound."""
+    def figures(self, row: AuditRow) -> tuple[str, str, str, str]:
+        """Return as text the number, its interval, the chance, and the bound."""
         low, high = self.interval(row)
-        between = f" ({_shown(low)} … {_shown(high)})" if low < high else ""
         return (
-            f"{row.measure} {_shown(row.value)}{between}",
+            f"{row.measure} {_shown(row.value)}",
+            f"{_shown(low)} … {_shown(high)}" if low < high else "exact",
             "–" if row.chance is None else _shown(row.chance),
             "–" if row.bound is None else f"≤ {_shown(row.bound)}",
         )
@@ -346,6 +409,19 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             f"{attack}, {abouts[0] if len(abouts) == 1 else f'{len(abouts)} rows'}: {note}"
             for (attack, note), abouts in noted.items()
         ]
+
+    @property
+    def powered(self) -> list[AuditRow]:
+        """Rows that could have exceeded their bound, and those that did."""
+        return [row for row in self.claimed if self.verdict(row) != NO_POWER]
+
+    @property
+    def power(self) -> str:
+        """How many rows had power, in one sentence."""
+        return (
+            f"{len(self.powered)} of {len(self.claimed)} rows with a bound had power: a perfect "
+            "attack on a sample of this size would have exceeded the bound."
+        )
 
     @property
     def exceeded(self) -> list[AuditRow]:
@@ -376,6 +452,8 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
             **about,
             "confidence": CONFIDENCE,
             "exceeded": len(self.exceeded),
+            "claimed": len(self.claimed),
+            "powered": len(self.powered),
             "rows": self.lines(),
         }
 
@@ -410,16 +488,13 @@ def noise_square(found: Doubles, noise: Noise) -> float:
     return float(np.square(found).sum()) / (left * noise.devices / (noise.devices - noise.absent))
 
 
-def noise_row(attack: str, adversary: str, stage: str, found: NoiseRatio) -> AuditRow:
+def noise_row(adversary: str, stage: str, found: NoiseRatio) -> AuditRow:
     """Return one row for all sums of a stage."""
-    return AuditRow(
-        attack=attack,
-        adversary=adversary,
-        about=f"noise in {found.numbers:,} numbers of {stage}: what the account says, by what was "
-        "found",
-        measure="ratio",
-        estimate=found,
-        bound=1.0,
-        bound_is="the account of the sums",
+    return finding(
+        adversary,
+        f"noise in {found.numbers:,} numbers of {stage}: what the account says, by what was found",
+        "ratio",
+        found,
+        bound=(1.0, "the account of the sums"),
         knows_mechanism=True,
     )

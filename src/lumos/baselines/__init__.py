@@ -1,8 +1,8 @@
 """The systems that Lumos is compared with, on the same splits and by the same scores.
 
-`systems` has the settings and the registry. `centralized`, `lpgnn` and `naive` are the systems:
-what a server receives and what that discloses. `network` is what a server trains, `goals` what it
-trains for, `measure` does the whole job.
+`systems` has the settings and the registry. `centralized` (with `own` and `gap`), `lpgnn`, `naive`
+and `blink` are the systems: what a server receives and what that discloses. `network` is what a
+server trains and for what, `measure` does the whole job.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from lumos.baselines.goals import Denoise, Drop, noisy_labels, transition
-from lumos.baselines.network import Arcs, Smoothed
+from lumos.baselines.network import Arcs, Denoise, Drop, Smoothed, noisy_labels, transition
 from lumos.baselines.systems import BaselineSettings, Received, ServerProblem, System
 from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.ldp import multibit
@@ -28,6 +27,7 @@ LABEL_STEPS = (0, 4)
 class Lpgnn(System):
     """A graph network on noised features and labels, over edges in the clear."""
 
+    local = "lpgnn-own"
     without_links = (
         "lpgnn cannot predict links: its server knows every edge, so there is nothing to predict; "
         "centralized, own and naive can"
@@ -38,8 +38,8 @@ class Lpgnn(System):
         clean = given.label_epsilon == math.inf
         return {
             "backbone": "gcn",
-            "epsilon": 2.0,
-            "label_epsilon": 1.0,
+            "feature_epsilon": 8.0,
+            "label_epsilon": 3.0,
             "low": 0.0,
             "high": 1.0,
             "one_bit": False,
@@ -52,23 +52,28 @@ class Lpgnn(System):
     def protects(self, settings: BaselineSettings) -> str:
         """Name the ε of features and label; the server knows the edges."""
         return (
-            f"label: ε = {settings.label_epsilon:g}; features: ε = {settings.epsilon:g}; "
+            f"label: ε = {settings.label_epsilon:g}; features: ε = {settings.feature_epsilon:g}; "
             "edges: none, the server knows them"
         )
+
+    def edges(self, problem: ServerProblem, settings: BaselineSettings) -> tuple[Arcs, list[str]]:
+        """Return the edges that the server knows or believes in, and notes about them."""
+        return Arcs.of(problem.graph.edge_list(), problem.graph.devices), [
+            "The server knows every edge exactly; only features and labels are noised."
+        ]
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """Return edges, multi-bit features, and noisy labels of training and validation devices."""
         graph, public = problem.graph, problem.public
-        arcs = Arcs.of(graph.edge_list(), graph.devices)
+        arcs, notes = self.edges(problem, settings)
         features = features_of(graph)
         within(features, settings.low, settings.high)
         rows = Smoothed(matrix=raw_rows(features), plus=0.0, arcs=arcs, steps=settings.steps)
-        bits = ""
-        if math.isfinite(settings.epsilon):
+        if math.isfinite(settings.feature_epsilon):
             rows, drawn = _multi_bit(features, settings, arcs, public)
-            bits = (
-                f" Of {graph.feature_count:,} features, {drawn:,} leave each device, one bit each."
-            )
+            notes += [
+                f"Of {graph.feature_count:,} features, {drawn:,} leave each device, one bit each."
+            ]
         true = np.where(problem.roles == Role.TEST, -1, np.asarray(graph.labels))
         labels = noisy_labels(
             true, graph.class_count, settings.label_epsilon, public.generator("baseline/labels")
@@ -85,10 +90,10 @@ class Lpgnn(System):
             arcs=arcs,
             goal=Denoise(drop, labels, problem.roles),
             disclosed=[
-                "The server knows every edge exactly; only features and labels are noised." + bits,
-                f"ε = {settings.epsilon:g} for features and {settings.label_epsilon:g} for the "
-                "label of a training or validation device: "
-                f"{settings.epsilon + settings.label_epsilon:g} in total.",
+                *notes,
+                f"ε = {settings.feature_epsilon:g} for features and {settings.label_epsilon:g} for "
+                "the label of a training or validation device: "
+                f"{settings.feature_epsilon + settings.label_epsilon:g} in total.",
             ],
         )
 
@@ -109,7 +114,27 @@ class Lpgnn(System):
         ]
 
 
-LPGNN = Lpgnn()
+class LpgnnOwn(Lpgnn):
+    """The same without edges: the local model under LPGNN's protection."""
+
+    local = ""
+
+    def defaults(self, given: BaselineSettings) -> dict[str, Any]:
+        """Return those of LPGNN; there is nobody to average with."""
+        return {**super().defaults(given), "steps": 0, "label_steps": 0}
+
+    def protects(self, settings: BaselineSettings) -> str:
+        """Name the ε of features and label; edges are not used."""
+        return super().protects(settings).replace("none, the server knows them", "not used")
+
+    def edges(self, problem: ServerProblem, settings: BaselineSettings) -> tuple[Arcs, list[str]]:
+        """Return no edge."""
+        return Arcs.of(np.empty((0, 2), np.int64), problem.graph.devices), [
+            "The server is told no edge; features and labels are noised."
+        ]
+
+
+LPGNN, LPGNN_OWN = Lpgnn(), LpgnnOwn()
 
 
 def _multi_bit(
@@ -117,7 +142,7 @@ def _multi_bit(
 ) -> tuple[Smoothed, int]:
     """Return smoothed features in units of their noise, and the number that each device drew."""
     devices, width = features.shape
-    epsilon, low, high = settings.epsilon, settings.low, settings.high
+    epsilon, low, high = settings.feature_epsilon, settings.low, settings.high
     drawn = width if settings.one_bit else sampled_features(epsilon, width)
     randomness = PrivateRandomness(simulated_secrets(public.seed, np.arange(devices), "/baseline"))
     bits = multibit.release(features, epsilon, randomness, low=low, high=high, sampled=drawn)

@@ -71,7 +71,7 @@ class Measured:
             "system": settings.system,
             "task": settings.task,
             "backbone": plain.get("backbone"),
-            "epsilon": plain.get("epsilon"),
+            "epsilon": plain.get("feature_epsilon"),
             "label_epsilon": plain.get("label_epsilon"),
             **self.metrics,
             "epochs": len(self.history),
@@ -102,7 +102,7 @@ def baseline(
 
     Args:
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
-        settings: all settings; or give single ones by name, as `system="lpgnn", epsilon=1.0`.
+        settings: all settings; or give single ones by name, as `system="lpgnn", hidden=32`.
         seed: run seed: of the split, as in `lumos.train`, of weights and of all noise.
         split: as in `lumos.train`.
         data_dir: folder of named graphs.
@@ -117,7 +117,8 @@ def baseline(
     problem, origin = _problem(whole, settings, split, PublicRandomness(seed))
     system = BASELINES[settings.system]
     attempts = system.attempts(settings)
-    fitted: list[_Fitted] = []
+    fitted: list[Fitted] = []
+    disclosed: list[list[str]] = []
     spent = 0.0
     with displayed(progress, settings.system) as shown:
         for number, attempt in enumerate(attempts):
@@ -128,8 +129,9 @@ def baseline(
                     shown(done, len(attempts) * settings.epochs, note)
 
             received = system.receive(problem, attempt)
+            disclosed.append(received.disclosed)
             clock = time.perf_counter()
-            fitted.append(_fit(received, attempt, whole, problem.public, on_epoch))
+            fitted.append(fit(received, attempt, whole, problem.public, on_epoch))
             spent += time.perf_counter() - clock
     best = int(np.argmax([each.score for each in fitted]))
     chosen = fitted[best]
@@ -142,7 +144,7 @@ def baseline(
         history=chosen.history,
         best_epoch=chosen.best_epoch,
         split=origin,
-        notes=[*received.disclosed, *system.chosen(attempts, best)],
+        notes=[*disclosed[best], *system.chosen(attempts, best)],
         seconds=time.perf_counter() - start,
         seconds_per_epoch=spent / sum(len(each.history) for each in fitted),
     )
@@ -162,20 +164,23 @@ def _problem(
     return ServerProblem(graph=graph, roles=roles, split=None, public=public), origin
 
 
-class _Fitted(NamedTuple):
+class Fitted(NamedTuple):
+    """The epoch with the best validation score."""
+
+    network: Network
     outputs: Floats
     score: float
     best_epoch: int
     history: list[dict[str, float]]
 
 
-def _fit(
+def fit(
     received: Received,
     settings: BaselineSettings,
     graph: Graph,
     public: PublicRandomness,
-    on_epoch: Callable[[int, str], None],
-) -> _Fitted:
+    on_epoch: Callable[[int, str], None] = lambda epoch, note: None,
+) -> Fitted:
     """Train by full-batch Adam; an epoch's score is of the weights it starts with."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(public.generator("baseline/weights").integers(2**62)))
@@ -196,6 +201,7 @@ def _fit(
             score = received.goal.score(seen)
             if score > best_score or epoch == 1:
                 best, best_score, best_epoch = seen, score, epoch
+                weights = {name: table.clone() for name, table in network.state_dict().items()}
             loss = received.goal.loss(out, epoch)
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -205,7 +211,8 @@ def _fit(
             on_epoch(epoch, f"epoch {epoch} · loss {loss_now:.4f} · validation {score:.4f}")
             if settings.patience and epoch - best_epoch >= settings.patience:
                 break
-    return _Fitted(best.numpy(), best_score, best_epoch, history)
+    network.load_state_dict(weights)
+    return Fitted(network.eval(), best.numpy(), best_score, best_epoch, history)
 
 
 def _scores(graph: Graph, problem: ServerProblem, outputs: Floats) -> Scores:

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse
 
-from lumos.baselines.goals import PAIRS, goal_of, noisy_labels
-from lumos.baselines.network import Arcs
+from lumos.baselines.network import PAIRS, Arcs, goal_of, noisy_labels
 from lumos.baselines.systems import BaselineSettings, Received, ServerProblem, System
 from lumos.device.randomness import PublicRandomness
 from lumos.errors import UsageError
@@ -34,9 +33,9 @@ def noisy_features(
 ) -> tuple[Features, float]:
     """Return unit rows with Gaussian noise, and its standard deviation Δ/μ(ε, δ)."""
     rows: Features = unit_rows(features)
-    if math.isinf(settings.epsilon):
+    if math.isinf(settings.feature_epsilon):
         return rows, 0.0
-    sigma = sensitivity(settings.low) / mu_for(settings.epsilon, settings.delta)
+    sigma = sensitivity(settings.low) / mu_for(settings.feature_epsilon, settings.delta)
     noisy: Floats = generator.standard_normal(rows.shape, np.float32)
     noisy *= np.float32(sigma)
     if issparse(rows):
@@ -69,12 +68,12 @@ def noisy_edges(edges: Ints, devices: int, epsilon: float, generator: np.random.
     expected = possible * chance + len(edges) * (1 - 2 * chance)
     if expected > MAX_NOISY_EDGES:
         raise UsageError(
-            f"`epsilon={epsilon:g}` turns {len(edges):,} edges into about {expected:,.0f}; "
+            f"`edge_epsilon={epsilon:g}` turns {len(edges):,} edges into about {expected:,.0f}; "
             f"this server holds at most {MAX_NOISY_EDGES:,}"
         )
     starts = _row_starts(devices)
     true = starts[edges[:, 0]] + edges[:, 1] - edges[:, 0] - 1
-    flips = _flips(possible, chance, generator)
+    flips = drawn_flips(possible, chance, generator)
     place = np.searchsorted(flips, true)
     inside = np.zeros(len(true), np.bool_)
     within = place < len(flips)
@@ -93,7 +92,7 @@ def _row_starts(devices: int) -> Ints:
     return u * (devices - 1) - u * (u - 1) // 2
 
 
-def _flips(possible: int, chance: float, generator: np.random.Generator) -> Ints:
+def drawn_flips(possible: int, chance: float, generator: np.random.Generator) -> Ints:
     """Draw ascending numbers below `possible`, each with probability `chance`, independently."""
     parts: list[Ints] = []
     last = -1
@@ -112,16 +111,18 @@ class Naive(System):
 
     def defaults(self, given: BaselineSettings) -> dict[str, Any]:
         """Return defaults chosen on validation, seed 0, Facebook (docs/baselines.md)."""
+        epsilon = 2.0 if given.feature_epsilon is None else given.feature_epsilon
         own: dict[str, Any] = {
             "backbone": "gcn",
-            "epsilon": 2.0,
+            "feature_epsilon": epsilon,
+            "edge_epsilon": epsilon,
             "low": 0.0,
             "high": 1.0,
             "delta": 1e-5,
             "edge_sample": 0,
         }
         if given.task != "link":
-            own["label_epsilon"] = given.epsilon if given.epsilon is not None else 2.0
+            own["label_epsilon"] = epsilon
         return own
 
     def protects(self, settings: BaselineSettings) -> str:
@@ -130,18 +131,21 @@ class Naive(System):
         if settings.label_epsilon is not None:
             label = f"ε = {settings.label_epsilon:g}"
         return (
-            f"label: {label}; features: ({settings.epsilon:g}, {settings.delta:g}); one entry of a "
-            f"neighbour list: ε = {settings.epsilon:g}"
+            f"label: {label}; features: ({settings.feature_epsilon:g}, {settings.delta:g}); one "
+            f"undirected edge: ε = {settings.edge_epsilon:g}"
         )
 
     def receive(self, problem: ServerProblem, settings: BaselineSettings) -> Received:
         """Return a noised copy of every ego network, and noisy labels."""
-        graph, public, epsilon = problem.graph, problem.public, settings.epsilon
+        graph, public = problem.graph, problem.public
         features = features_of(graph)
         within(features, settings.low, settings.high)
         rows, sigma = noisy_features(features, settings, public.generator("baseline/features"))
         edges = noisy_edges(
-            graph.edge_list(), graph.devices, epsilon, public.generator("baseline/edges")
+            graph.edge_list(),
+            graph.devices,
+            settings.edge_epsilon,
+            public.generator("baseline/edges"),
         )
         arcs, sampled = _sampled(edges, graph.devices, settings.edge_sample, public)
         labels = graph.labels
@@ -166,10 +170,10 @@ NAIVE = Naive()
 def _disclosed(
     problem: ServerProblem, settings: BaselineSettings, sigma: float, edges: int
 ) -> list[str]:
-    epsilon, true = settings.epsilon, problem.graph.edges
-    total = 2 * epsilon + (settings.label_epsilon or 0.0)
-    parts = f"ε = {epsilon:g} each for features (δ = {settings.delta:g}) and for one entry of the "
-    parts += "neighbour list"
+    true = problem.graph.edges
+    total = settings.feature_epsilon + settings.edge_epsilon + (settings.label_epsilon or 0.0)
+    parts = f"ε = {settings.feature_epsilon:g} for features (δ = {settings.delta:g}), "
+    parts += f"{settings.edge_epsilon:g} for one undirected edge"
     if settings.label_epsilon is not None:
         parts += f", {settings.label_epsilon:g} for the label"
     notes = [

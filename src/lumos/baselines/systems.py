@@ -3,7 +3,11 @@
     centralized   a server holds everything in the clear
     own           every device predicts from its own features
     lpgnn         the server knows the edges; features and labels are noised
+    lpgnn-own     the same without edges: its local model
     naive         the server holds a noised copy of every ego network
+    blink         the server knows features and labels, and rebuilds edges from noisy reports
+    lpgnn-blink   lpgnn on edges that were rebuilt so: features, labels and edges are noised
+    gap           a trusted curator adds noise to sums over neighbours
 
 A system of your own is a subclass of `System` and one line, `BASELINES.register("mine", Mine())`.
 """
@@ -11,6 +15,7 @@ A system of your own is a subclass of `System` and one line, `BASELINES.register
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
@@ -21,8 +26,7 @@ from lumos.registry import Registry
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
-    from lumos.baselines.goals import Goal
-    from lumos.baselines.network import Arcs, Rows
+    from lumos.baselines.network import Arcs, Goal, Rows
     from lumos.training.split import EdgeSplit
 
 TRAINING: dict[str, Any] = {
@@ -65,6 +69,8 @@ class Received:
 class System(ABC):
     """One system that Lumos is compared with."""
 
+    local: str = ""
+    """Name of the local model under the same protection, if it is a system too; empty otherwise."""
     without_links: str = ""
     """Reason why the system cannot predict links; empty where it can."""
 
@@ -102,16 +108,37 @@ BASELINES: Registry[System] = Registry(
         "centralized": "lumos.baselines.centralized:CENTRALIZED",
         "own": "lumos.baselines.centralized:OWN",
         "lpgnn": "lumos.baselines.lpgnn:LPGNN",
+        "lpgnn-own": "lumos.baselines.lpgnn:LPGNN_OWN",
         "naive": "lumos.baselines.naive:NAIVE",
+        "blink": "lumos.baselines.blink:BLINK",
+        "lpgnn-blink": "lumos.baselines.blink:LPGNN_BLINK",
+        "gap": "lumos.baselines.centralized:GAP",
     },
 )
 
 
 Task = Literal["classify", "link"]
 Backbone = Literal["gcn", "gat", "sage"]
+Variant = Literal["hard", "hybrid", "auto"]
+_Range = tuple[Callable[[Any], bool], str]
 
 _OWN_DEFAULT: Any = None
 """Replaced by the system's default when the settings are made."""
+
+
+_BUDGET: _Range = (lambda value: value > 0, "above 0 (or inf)")
+_COUNT: _Range = (lambda value: value >= 0, "0 or more")
+_SIZE: _Range = (lambda value: value >= 1, "1 or more")
+_RANGES: dict[str, _Range] = {
+    **dict.fromkeys(("feature_epsilon", "label_epsilon", "edge_epsilon"), _BUDGET),
+    "delta": (lambda value: 0 < value < 1, "between 0 and 1"),
+    **dict.fromkeys(("steps", "label_steps", "edge_sample", "patience"), _COUNT),
+    **dict.fromkeys(("epochs", "hidden"), _SIZE),
+    "learning_rate": (lambda value: 0 < value < math.inf, "above 0"),
+    "weight_decay": (lambda value: 0 <= value < math.inf, "0 or more"),
+    "dropout": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+}
+"""By setting: whether a value is valid, and what it must be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +154,18 @@ class ServerSettings:
     """classify: predict labels; link: predict edges."""
     backbone: Backbone = _OWN_DEFAULT
     """gcn, gat or sage: two layers of it at the server."""
-    epsilon: float = _OWN_DEFAULT
-    """ε of a device's features (naive: and, once more, of its neighbour list); inf: no noise."""
+    feature_epsilon: float = _OWN_DEFAULT
+    """ε of a device's features; inf: no noise."""
     label_epsilon: float = _OWN_DEFAULT
     """ε of a device's label; inf: no noise."""
+    edge_epsilon: float = _OWN_DEFAULT
+    """ε of one undirected edge, present or not; inf: no noise."""
     delta: float = _OWN_DEFAULT
-    """δ of the Gaussian mechanism for features."""
+    """δ of the Gaussian mechanism: for features, in gap for edges."""
+    variant: Variant = _OWN_DEFAULT
+    """Edges that blink's server keeps. hard: pairs likelier an edge than not; hybrid: the expected
+    number of the likeliest pairs, weighted by their probability; auto: the better one on
+    validation."""
     low: float = _OWN_DEFAULT
     """Public lower bound of every feature."""
     high: float = _OWN_DEFAULT
@@ -140,7 +173,7 @@ class ServerSettings:
     one_bit: bool = _OWN_DEFAULT
     """Release a bit of every feature instead of m = max(1, ⌊ε/2.18⌋) of them."""
     steps: int = _OWN_DEFAULT
-    """K_x: steps of KProp for features."""
+    """K_x: steps of KProp for features; in gap, noisy sums over neighbours in sequence."""
     label_steps: int | Literal["auto"] = _OWN_DEFAULT
     """K_y: steps of KProp for labels (Drop); auto trains with 0 and with 4, and keeps what the
     noisy validation labels prefer."""
@@ -170,7 +203,8 @@ class BaselineSettings(ServerSettings):
     system: str = "centralized"
     """A name in `BASELINES`. centralized: a server holds everything. own: no neighbour at all.
     lpgnn: the server knows the edges, features and labels are noised. naive: noised ego
-    networks."""
+    networks. blink: edges rebuilt from noisy reports. lpgnn-blink: lpgnn on such edges. gap: noisy
+    sums by a trusted curator."""
 
     def __post_init__(self) -> None:
         system = BASELINES[self.system]
@@ -195,29 +229,18 @@ class BaselineSettings(ServerSettings):
         self._check()
 
     def _check(self) -> None:
-        for name in ("epsilon", "label_epsilon"):
+        for name, (valid, wanted) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"`{name}` must be above 0 (or inf), got {value}")
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
+            if value is not None and value != "auto" and not valid(value):
+                raise UsageError(f"`{name}` must be {wanted}, got {value}")
+        if self.variant is not None:
+            one_of("variant", self.variant, get_args(Variant))
+            if self.variant != "hard" and self.backbone == "gat":
+                raise UsageError("`variant` must be hard for gat, which takes no weights of edges")
         if self.low is not None and not (
             math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
         ):
             raise UsageError(f"bounds must be finite, low < high, got [{self.low}, {self.high}]")
-        for name in ("steps", "label_steps", "edge_sample", "patience"):
-            value = getattr(self, name)
-            if value is not None and value != "auto" and value < 0:
-                raise UsageError(f"`{name}` must be 0 or more, got {value}")
-        for name in ("epochs", "hidden"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise UsageError(f"`learning_rate` must be above 0, got {self.learning_rate}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise UsageError(f"`weight_decay` must be 0 or more, got {self.weight_decay}")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"`dropout` must be at least 0 and below 1, got {self.dropout}")
 
     def plain(self) -> dict[str, Any]:
         """Return the settings that this system has, by name; infinity as text, for JSON."""
@@ -229,8 +252,9 @@ class BaselineSettings(ServerSettings):
 
     def ignored(self, name: str) -> str:
         """Return the settings with which another one has no effect; empty where it has one."""
-        if name in ("delta", "one_bit") and self.epsilon == math.inf:
-            return "`epsilon=inf`, only with a finite `epsilon`"
+        noise = "edge_epsilon" if self.feature_epsilon is None else "feature_epsilon"
+        if name in ("delta", "one_bit", "variant") and getattr(self, noise) == math.inf:
+            return f"`{noise}=inf`, only with a finite `{noise}`"
         return ""
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from lumos.cli.common import Common, console, placed, print_json
@@ -91,9 +92,13 @@ def audit(
 
 
 def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
-    """Print the answer, then a line for each row, or everything; one block per adversary."""
+    """Print the answer and a table of all rows; with `verbose`, where each bound comes from too."""
     screen = console()
+    if not screen.is_terminal:
+        screen.width = max(screen.width, 100)  # a pipe has no width, and the table needs some
     paragraph(screen, _answer(report))
+    if report.claimed:
+        paragraph(screen, report.power)
     if verbose:
         settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
         parts = [f"{report.devices:,} devices", f"profile {report.profile}", settings]
@@ -104,18 +109,14 @@ def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
             "attacks found; others may find more.",
             0,
         )
-    for adversary, rows in report.by_adversary().items():
-        screen.print()
-        screen.print(Text(adversary, style="bold"))
-        for row in rows:
-            if verbose:
-                _print(screen, row.about, 2)
-                _print(screen, _figures(report, row), 4)
-            else:
-                _print(screen, _line(report, row), 2)
     screen.print()
-    for note in report.notes() if verbose else ():
-        _print(screen, note, 0)
+    screen.print(_table(report))
+    screen.print()
+    if verbose:
+        for row in report.rows:
+            _print(screen, f"{row.about}: {_sources(report, row)}", 0)
+        for note in report.notes():
+            _print(screen, note, 0)
     for row in report.exceeded:
         screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {row.about}")
     if out is not None:
@@ -124,35 +125,41 @@ def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
         screen.print("(--verbose prints what each bound is, and notes)")
 
 
+def _table(report: "AuditReport") -> Table:
+    """Return a line for each row, those of one adversary together."""
+    table = Table(box=None, header_style="")
+    table.add_column("adversary", max_width=18)
+    table.add_column("target")
+    for name in ("measured", "interval", "bound"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", max_width=8)
+    for adversary, rows in report.by_adversary().items():
+        for row in rows:
+            measured, interval, _, bound = report.figures(row)
+            cells = (adversary, row.about, measured, interval, bound, report.verdict(row))
+            table.add_row(*map(Text, cells))
+    return table
+
+
 def _answer(report: "AuditReport") -> str:
     """Return one sentence: the numbers of bounds that were tested and exceeded."""
     if not report.rows:
         return "These attacks have nothing to attack under these settings: no rows."
-    claimed = sum(row.bound is not None for row in report.rows)
     exceeded = len(report.exceeded)
     verdict = f"{exceeded} exceed their bound" if exceeded else "no bound is exceeded"
     return (
         f"On {report.graph}, attacks on the {report.profile} profile took {len(report.rows)} "
-        f"measurements, {claimed} of them against a bound that is claimed: {verdict} (99.9 % "
-        f"confidence for all together, {sum(report.seconds.values()):.0f} s)."
+        f"measurements, {len(report.claimed)} of them against a bound that is claimed: {verdict} "
+        f"(99.9 % confidence for all together, {sum(report.seconds.values()):.0f} s)."
     )
 
 
-def _line(report: "AuditReport", row: "AuditRow") -> str:
-    """Return one line: the figure with its interval, without messages, the claim, the verdict."""
-    found, without, claimed = report.figures(row)
-    parts = [f"{row.about}: {found}"]
-    parts += [f"without messages {without}"] * (row.chance is not None)
-    parts += [f"claimed {claimed}"] * (row.bound is not None)
-    return f"{', '.join(parts)} · {report.verdict(row)}"
-
-
-def _figures(report: "AuditReport", row: "AuditRow") -> str:
-    """Return all figures of a row: with and without the messages, the claim, the verdict."""
-    found, without, claimed = report.figures(row)
-    parts = [found]
+def _sources(report: "AuditReport", row: "AuditRow") -> str:
+    """Return what the row is compared with: the number without messages, the claim."""
+    _, _, without, claimed = report.figures(row)
+    parts = []
     if row.chance is not None:
-        parts.append(f"without {without} ({row.chance_is}): {report.advantage(row)}")
+        parts.append(f"without messages {without} ({row.chance_is}), {report.advantage(row)}")
     if row.bound is not None:
         parts.append(f"claimed {claimed} ({row.bound_is})")
     return " · ".join([*parts, report.verdict(row)])

@@ -6,7 +6,7 @@ command shows otherwise. A test fails where an option of any command is missing 
 
 The library names settings in backticks; `as_options` turns them into options:
 
-    `update_epsilon` must be above 0   →   --update-epsilon must be above 0
+    `feature_epsilon` must be above 0   →   --feature-epsilon must be above 0
     `protect='none'` has no noise      →   --protect none has no noise
     `virtual_nodes=False`              →   --no-virtual-nodes
 """
@@ -72,22 +72,24 @@ OPTIONS: Mapping[str, Placed] = {
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
     "profile": Placed(TASK, "strict: with guarantees; paper: the paper's design"),
-    "system": Placed(TASK, "centralized, own, lpgnn, naive, or a registered one"),
+    "literal": Placed(TASK, "paper: exactly as printed, nothing corrected"),
+    "system": Placed(TASK, "centralized, own, lpgnn, blink, gap, naive, …"),
     "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
     "attack": Placed(TASK, "only this attack; may be repeated"),
     # What leaves a device.
-    "epsilon": Placed(PRIVACY, "ε of what a device releases"),
-    "label_epsilon": Placed(PRIVACY),
+    "label_epsilon": Placed(PRIVACY, "ε of a device's label"),
+    "feature_epsilon": Placed(PRIVACY, "ε of a device's features"),
+    "edge_epsilon": Placed(PRIVACY, "ε of one undirected edge"),
+    "delta": Placed(PRIVACY),
+    "epsilon": Placed(PRIVACY, "paper: ε of features towards one receiver"),
     "mechanism": Placed(PRIVACY),
     "propagated_labels": Placed(PRIVACY),
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
-    "update_epsilon": Placed(PRIVACY, "ε of all sums together, about features"),
-    "update_delta": Placed(PRIVACY),
     "protect": Placed(PRIVACY),
     "book": Placed(PRIVACY, "file that counts what devices release in all runs"),
     "lifetime_epsilon": Placed(PRIVACY),
     "lifetime_propagated_epsilon": Placed(PRIVACY),
-    "lifetime_update_epsilon": Placed(PRIVACY),
+    "lifetime_feature_epsilon": Placed(PRIVACY),
     "query_bits": Placed(PRIVACY),
     "score_queries": Placed(PRIVACY),
     "query_epsilon": Placed(PRIVACY),
@@ -97,7 +99,6 @@ OPTIONS: Mapping[str, Placed] = {
     "low": Placed(PRIVACY),
     "high": Placed(PRIVACY),
     "bins": Placed(PRIVACY),
-    "delta": Placed(PRIVACY),
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
@@ -125,6 +126,7 @@ OPTIONS: Mapping[str, Placed] = {
     "steps": Placed(MODEL),
     "label_steps": Placed(MODEL),
     "normalise": Placed(MODEL),
+    "variant": Placed(MODEL),
     # Who carries which edge.
     "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
     "iterations": Placed(TREES),
@@ -153,12 +155,9 @@ OPTIONS: Mapping[str, Placed] = {
     "csv": Placed(RUN, "file to write all rows to"),
     "export": Placed(RUN, "file to write the weights to (.npz)"),
     "simulated": Placed(RUN),
-    # What a forecast assumes.
+    # What `lumos budget` assumes.
     "classes": Placed(DATA, "k, the number of classes"),
     "degree": Placed(DATA, "neighbours of a device"),
-    "devices": Placed(DATA, "number of devices"),
-    "homophily": Placed(DATA, "share of edges within a class"),
-    "own_accuracy": Placed(DATA, "accuracy of the local model (no neighbours)"),
     # Several runs.
     "seeds": Placed(RUN, "number of seeds"),
     "jobs": Placed(RUN, "processes at a time"),
@@ -198,15 +197,11 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "comparison_budget": "most bits that a pair may reveal",
     },
     "baseline": {
-        "epsilon": "ε of a device's features",
-        "label_epsilon": "ε of a device's label",
         "backbone": "gcn, gat or sage",
     },
     "budget": {
-        "epsilon": "ε of the randomized label that a device releases",
         "propagated_labels": "propagated labels that a device sends",
         "mechanism": "auto, krr or digits",
-        "update_epsilon": "ε of all sums together",
     },
     "predict": {"scores": "links: ideal, or secure by cryptography"},
     "audit": {"out": "JSON file to write", "control": ""},

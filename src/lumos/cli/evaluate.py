@@ -37,22 +37,25 @@ else:
         "BaselineOptions",
         ServerSettings,
         backbone="gcn",
-        epsilon="2",
-        label_epsilon="1 for lpgnn, --epsilon for naive",
+        feature_epsilon="8, but 2 for naive",
+        label_epsilon="3, but --feature-epsilon for naive",
+        edge_epsilon="16, but --feature-epsilon for naive",
         delta="1e-05",
         low="0",
         high="1",
+        variant="auto; hard for gat",
         one_bit="no",
-        steps="4",
+        steps="4, but 2 for gap",
         label_steps="auto; 0 where --label-epsilon is inf",
         edge_sample="0",
         epochs="300",
         patience="0",
         learning_rate="0.01",
-        weight_decay="classify: 5e-4 for centralized, 1e-3 for lpgnn on clean labels; 0 otherwise",
+        weight_decay="classify: 5e-4 for centralized and blink, 1e-3 for lpgnn on clean labels; "
+        "0 otherwise",
         dropout="classify: 0.5, but 0 for naive; link: 0",
         hidden="16",
-        normalise="only for own --task classify",
+        normalise="only for gap and own --task classify",
     )
 
 COMMON, NOTHING = Common(), Options()
@@ -73,7 +76,7 @@ def baseline(
     Parameters
     ----------
     system
-        centralized, own, lpgnn, naive, or a registered one.
+        centralized, own, lpgnn, naive, blink, lpgnn-blink, gap, or a registered one.
     graph
         demo, demo:60, facebook, twitch-ENGB, …, or a path.
     split
@@ -146,6 +149,9 @@ def evaluate(
         list[str] | None, placed("systems", negative="", consume_multiple=True)
     ] = None,
     task: Annotated[str, placed("task")] = "classify",
+    label_epsilon: Annotated[float | None, placed("label_epsilon")] = None,
+    feature_epsilon: Annotated[float | None, placed("feature_epsilon")] = None,
+    edge_epsilon: Annotated[float | None, placed("edge_epsilon")] = None,
     epsilon: Annotated[float | None, placed("epsilon")] = None,
     backbone: Annotated[str | None, placed("backbone")] = None,
     split: Annotated[str | None, placed("split")] = None,
@@ -170,8 +176,14 @@ def evaluate(
         naive, or a registered one.
     task
         classify: predict labels; link: predict edges.
+    label_epsilon
+        ε of a device's label, in every system that protects labels [default: 3].
+    feature_epsilon
+        ε of a device's features, in every system that protects them [default: 8].
+    edge_epsilon
+        ε of one undirected edge, in every system with such a setting [default: 16].
     epsilon
-        ε of what a device releases, in every system that has one.
+        The paper profile's ε of features towards one receiver [default: 2].
     backbone
         gcn, gat or sage, in every system that has one.
     split
@@ -181,15 +193,21 @@ def evaluate(
     out
         Folder for report.html, evaluation.json and the results of single runs.
     """
-    common_settings: dict[str, Any] = {"epsilon": epsilon, "backbone": backbone}
+    common_settings: dict[str, Any] = {
+        "label_epsilon": label_epsilon,
+        "feature_epsilon": feature_epsilon,
+        "edge_epsilon": edge_epsilon,
+        "epsilon": epsilon,
+        "backbone": backbone,
+    }
     common.refuse("shards", because="shards change no score")
-    from lumos.evaluation.evaluate import evaluate_graph  # imports torch: not for --help
+    from lumos.evaluation.evaluate import evaluate as compare  # imports torch: not for --help
 
     settings = {name: value for name, value in common_settings.items() if value is not None}
     asked = {"seeds": seeds, "seed": common.seed, "task": task, "split": split, **settings}
     again = None if out is None else f"finished runs are in {out}: the same command continues"
     with continued_by(lambda: again):
-        evaluation = evaluate_graph(
+        evaluation = compare(
             lambda: load(
                 graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)}
             ),
@@ -202,7 +220,7 @@ def evaluate(
             jobs=jobs,
             out=out,
             progress=say_runs,
-            settings=settings,
+            **settings,
         )
     if common.json:
         print_json(evaluation.summary())

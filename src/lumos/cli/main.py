@@ -149,7 +149,7 @@ _COMMANDS = {
     "evaluate": "Compare Lumos with other systems on one graph, over several seeds.",
     "baseline": "Train one system that Lumos is compared with.",
     "audit": "Attack a run and compare the result with the guarantees.",
-    "budget": "Forecast accuracy under noise, without any data.",
+    "budget": "Print what randomized labels keep under noise.",
     "split": "Write a graph in parts, for several processes or devices.",
     "pki": "Issue certificates and configure NATS for a deployment.",
     "up": "Train on this machine with one process per device.",

@@ -72,7 +72,7 @@ def predict(
     csv
         File to write all rows to.
     export
-        File to write the weights to (.npz, see docs/training.md).
+        File to write the weights to (.npz, see docs/run-folder.md).
     simulated
         Also export weights of a simulation: with randomness from the run seed, or sums in the
         clear. Whoever has such a file can find the label of a device by training again.
@@ -153,7 +153,7 @@ def predict(
 
 def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
     """Print the predictions of a running device: its label, or its pairs with others."""
-    from lumos.deploy.questions import ask_device
+    from lumos.deploy.control import ask_device
 
     questions: list[dict[str, Any]] = [{"ask": "label"}]
     if peers is not None:
@@ -309,7 +309,7 @@ def _show(result: dict[str, Any]) -> None:
         if result["answered"] < result["asked"]:
             console().print(
                 "pairs without an answer are scored by the asker's own degree: one of the two "
-                "devices has used up its answers (docs/strict.md)"
+                "devices has used up its answers (docs/strict-links.md)"
             )
     elif "answered" in result and not result["answered"] and result["profile"] == STRICT:
         console().print(

@@ -21,6 +21,7 @@ from lumos.cli.common import (
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
+from lumos.training.guarantees import shown_cells
 
 if TYPE_CHECKING:
     from lumos.evaluation.evaluate import SeededRuns
@@ -41,6 +42,8 @@ LINK = {
     "hits@50": "test_hits_at_50",
 }
 """Columns of the table, as far as a run has these scores."""
+TITLE_WIDTH = 15
+"""Columns before the lines of a guarantee."""
 
 
 def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
@@ -57,7 +60,8 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
     screen.print()
     screen.print(score_table(run))
     screen.print()
-    paragraph(screen, f"Guarantee: {guarantee(run)}" if run.guarantees else guarantee(run))
+    for title, text in guarantee(run):
+        paragraph(screen, text, title)
     if hint := advice(run):
         paragraph(screen, f"Advice: {hint}.")
     paragraph(screen, f"Split: {split_used(run)}.")
@@ -103,11 +107,18 @@ def shown(score: float, task: str) -> str:
     return f"{100 * score:.1f}" if task == "classify" else f"{score:.4f}"
 
 
-def paragraph(screen: Console, text: str) -> None:
-    """Print sentences of the library: settings as options, wrapped in a terminal."""
-    text = as_options(text)
-    width = min(screen.width, 100)
-    screen.print(textwrap.fill(text, width, break_on_hyphens=False) if screen.is_terminal else text)
+def paragraph(screen: Console, text: str, title: str = "") -> None:
+    """Print sentences of the library: settings as options, wrapped in a terminal.
+
+    Args:
+        title: stands before the text, which is then indented.
+    """
+    first = f"{title:<{TITLE_WIDTH}}" if title else ""
+    text = first + as_options(text)
+    if screen.is_terminal:
+        width, later = min(screen.width, 100), " " * len(first)
+        text = textwrap.fill(text, width, subsequent_indent=later, break_on_hyphens=False)
+    screen.print(text)
 
 
 def show_details(run: "Run") -> None:
@@ -189,14 +200,13 @@ def _show_topics(run: "Run") -> None:
     console().print()
 
 
-def _show_guarantees(guarantees: list[dict[str, str]]) -> None:
+def _show_guarantees(guarantees: list[dict[str, Any]]) -> None:
     """Print the guarantees by adversary: one block for rows with the same guarantees."""
     screen = console()
-    screen.print("What is guaranteed (docs/strict.md explains each entry):")
+    screen.print("What is guaranteed (docs/strict-guarantees.md explains each entry):")
     about: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for row in guarantees:  # rows with the same guarantees are printed once
-        cells = tuple((who, guarantee) for who, guarantee in row.items() if who != "about")
-        about.setdefault(cells, []).append(row["about"])
+        about.setdefault(tuple(shown_cells(row).items()), []).append(row["about"])
     for cells, names in about.items():
         screen.print(f" {', '.join(names)}")
         screen.print(facts_table(cells, left=2))

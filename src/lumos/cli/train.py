@@ -44,7 +44,7 @@ def run_options(name: str, only: Collection[str] | None = None, **defaults: str)
         only: names of the settings to take; all by default.
         defaults: what the help says of defaults that are others here.
     """
-    differ = ("epsilon", "propagated_labels", "balancer", "epochs")
+    differ = ("propagated_labels", "balancer", "epochs")
     by_profile = {setting: _by_profile(setting) for setting in differ}
     return options_of(
         name,
@@ -99,7 +99,7 @@ def train(
     resume
         Continue the interrupted run in --out.
     tensorboard
-        Also write the metrics for TensorBoard into --out (needs lumos[tensorboard]).
+        Also write the metrics for TensorBoard into --out (needs the extra `tensorboard`).
     seeds
         Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
         --out, run folders are OUT/seed-0, OUT/seed-1, …
@@ -212,7 +212,7 @@ def _writer(out: Path | None) -> "Iterator[EpochCallback | None]":
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError(
-            "--tensorboard needs the package tensorboard; type: pip install 'lumos[tensorboard]'"
+            "--tensorboard needs the package tensorboard; type: pip install -e '.[tensorboard]'"
         ) from None
     writer: Any = None
 

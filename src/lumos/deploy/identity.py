@@ -669,7 +669,15 @@ class Identity(InMemoryOnly):
             )
 
     def box(self, directory: Directory, other: int) -> Box:
-        """Return the box between this participant and another; see `seal_box`."""
+        """Return the box that seals what this participant and another send each other.
+
+        It is made once for each directory and participant; certificates are checked then. Both
+        directions have the same key, so a sealed body must say who sends it to whom.
+
+        Raises:
+            InputError: one of the two is not in the directory, has another certificate there, or
+                one that has ended.
+        """
         place = (directory.digest, other)
         if place not in self._boxes:
             self.require_listed(directory)
@@ -677,16 +685,3 @@ class Identity(InMemoryOnly):
                 raise InputError(f"{described(other)} cannot seal for itself")
             self._boxes[place] = Box(self._seal, PublicKey(directory.sealing_key(other)))
         return self._boxes[place]
-
-
-def seal_box(identity: Identity, directory: Directory, other: int) -> Box:
-    """Return the box that seals what a participant and another send each other.
-
-    It is made once for each directory and participant; certificates are checked then. Both
-    directions have the same key, so a sealed body must say who sends it to whom.
-
-    Raises:
-        InputError: one of the two is not in the directory, has another certificate there, or one
-            that has ended.
-    """
-    return identity.box(directory, other)

@@ -33,7 +33,6 @@ from typing import Any
 
 from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
-from lumos.deploy.nats import LinkFaults
 from lumos.deploy.pki import LOOPBACK, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import DeviceProcess
@@ -210,7 +209,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run_device(path: Path, broker: str | None = None, faults: LinkFaults | None = None) -> bool:
+def run_device(path: Path, broker: str | None = None) -> bool:
     """Run the device of a folder until the run has ended; see `DeviceProcess.run`."""
     folder = ParticipantFolder.open(path, coordinator=False)
     name = described(folder.participant)
@@ -218,7 +217,7 @@ def run_device(path: Path, broker: str | None = None, faults: LinkFaults | None 
     def log(line: str) -> None:
         print(f"{name}: {line}", file=sys.stderr, flush=True)
 
-    return DeviceProcess(folder, log, broker=broker, faults=faults).run()
+    return DeviceProcess(folder, log, broker=broker).run()
 
 
 def load_program(path: Path) -> None:

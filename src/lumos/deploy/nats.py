@@ -3,17 +3,13 @@
 The link reconnects to the broker for ever, with bounded waits. While there is no connection nothing
 is queued, since mailboxes repeat what is not acknowledged. Whatever arrives and is not a packet of
 this run from its sender to this participant is dropped and logged, at a limited rate.
-
-`LinkFaults` are faults of a network, drawn from a seed: for tests and benchmarks, never of a real
-device.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +24,6 @@ from lumos.deploy.identity import (
     described,
     own_subjects,
     participant_name,
-    seal_box,
     subject,
 )
 from lumos.deploy.protocol.frames import LARGEST, PADDING, Frame, Route, decode, encode
@@ -42,7 +37,9 @@ try:
     from nats.aio.transport import TcpTransport
     from nats.errors import ConnectionClosedError, Error
 except ImportError:
-    raise UsageError("real devices need nats-py; type: pip install 'lumos[devices]'") from None
+    raise UsageError(
+        "real devices need nats-py; type: pip install -e '.[devices]' in the clone"
+    ) from None
 
 PAUSE = 10.0
 """Seconds between two lines about one sender."""
@@ -116,61 +113,6 @@ class WireCount:
         """Return all counts by name."""
         names = ("packets_sent", "bytes_sent", "packets_received", "bytes_received")
         return dict(zip(names, self._counts.tolist(), strict=True))
-
-
-@dataclass(frozen=True)
-class NetworkPartition:
-    """A time in which these participants and all others cannot reach one another."""
-
-    participants: frozenset[int]
-    begin: float
-    """By `time.monotonic`, which is the same in all processes of a machine."""
-    end: float
-
-    def parts(self, sender: int, receiver: int, now: float) -> bool:
-        """Return whether the partition separates sender and receiver."""
-        return self.begin <= now < self.end and (sender in self.participants) != (
-            receiver in self.participants
-        )
-
-
-class LinkFaults:
-    """Faults of the packets that one participant sends.
-
-    Args:
-        seed: with the same one, the same faults.
-        loss: probability that a packet is lost.
-        double: that it arrives twice.
-        reorder: that it, or its copy, is late, and so overtaken.
-        delay: the largest delay, in seconds.
-        partitions: who is cut off, and when.
-    """
-
-    def __init__(
-        self,
-        seed: Sequence[int],
-        *,
-        loss: float = 0.0,
-        double: float = 0.0,
-        reorder: float = 0.0,
-        delay: float = 0.05,
-        partitions: Sequence[NetworkPartition] = (),
-    ) -> None:
-        self._draws = np.random.default_rng(list(seed))
-        self._loss, self._double, self._reorder, self._delay = loss, double, reorder, delay
-        self._partitions = tuple(partitions)
-
-    def delays(self, sender: int, receiver: int, now: float) -> list[float]:
-        """Return the delay in seconds of each copy of a packet; empty where it is lost."""
-        if any(partition.parts(sender, receiver, now) for partition in self._partitions):
-            return []
-        lost, doubled = self._draws.random(2)
-        if lost < self._loss:
-            return []
-        late = self._draws.random((2 if doubled < self._double else 1, 2))
-        return [
-            self._delay * float(size) if chance < self._reorder else 0.0 for chance, size in late
-        ]
 
 
 # nats-py does not inform asyncio that a stream is under TLS; every end of one would log a warning.
@@ -305,7 +247,6 @@ class NatsLink:
         address: of the broker.
         log: called with a line, without anything private.
         count: of bytes.
-        faults: of a test.
     """
 
     def __init__(
@@ -316,11 +257,9 @@ class NatsLink:
         address: str,
         log: Callable[[str], None],
         count: WireCount | None = None,
-        faults: LinkFaults | None = None,
     ) -> None:
         self._identity, self._directory = identity, directory
         self._run, self._address, self._log = run, address, log
-        self._faults = faults
         self._me = identity.participant
         self._names = {
             participant_name(participant): participant for participant in directory.participants
@@ -332,7 +271,6 @@ class NatsLink:
         self._keeping: asyncio.Task[None] | None = None
         self._leaving = False
         """Before Python 3.12 `asyncio.wait_for` loses a cancellation that comes with its result."""
-        self._late: set[asyncio.Future[None]] = set()
         self.count = count or WireCount()
 
     async def __aenter__(self) -> "NatsLink":
@@ -385,26 +323,12 @@ class NatsLink:
                     "its `max_payload`",
                 )
                 continue
-            sealed = bytes(self._box(receiver).encrypt(packet, entropy.draw(Box.NONCE_SIZE)))
-            await self._send_sealed(client, receiver, sealed)
-
-    async def _send_sealed(self, client: TlsClient, receiver: int, sealed: bytes) -> None:
-        delays = [0.0]
-        if self._faults is not None:
-            delays = self._faults.delays(self._me, receiver, time.monotonic())
-        for delay in delays:
-            if delay:
-                loop = asyncio.get_running_loop()
-                loop.call_later(delay, self._publish_later, receiver, sealed)
-            else:
-                await self._publish(client, receiver, sealed)
-
-    def _publish_later(self, receiver: int, sealed: bytes) -> None:
-        client = self._client
-        if client is not None and self._keeping is not None and not self._keeping.done():
-            task = asyncio.ensure_future(self._publish(client, receiver, sealed))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
+            sealed = bytes(
+                self._identity.box(self._directory, receiver).encrypt(
+                    packet, entropy.draw(Box.NONCE_SIZE)
+                )
+            )
+            await self._publish(client, receiver, sealed)
 
     async def _publish(self, client: TlsClient, receiver: int, sealed: bytes) -> None:
         if not client.is_connected or client.pending_data_size + len(sealed) > MAX_PENDING:
@@ -414,9 +338,6 @@ class NatsLink:
             await client.publish(subject(receiver, self._me), sealed)
         except (Error, OSError):
             return  # the connection is lost
-
-    def _box(self, other: int) -> Box:
-        return seal_box(self._identity, self._directory, other)
 
     async def _keep_connected(self) -> None:
         """Connect, and connect again whenever the connection has ended."""
@@ -480,7 +401,7 @@ class NatsLink:
             self._dropped.drop(sender, f"invalid packet size: {len(sealed):,} bytes")
             return
         try:
-            packet = self._box(sender).decrypt(sealed)
+            packet = self._identity.box(self._directory, sender).decrypt(sealed)
             frames = decode(Route(self._run, sender, self._me), packet)
         except CryptoError:
             self._dropped.drop(sender, "a packet is not sealed by its sender for this participant")

@@ -25,6 +25,7 @@ import msgspec
 from lumos.crypto import entropy
 from lumos.deploy.identity import DIRECTORY, Directory, Identity, described
 from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.deploy.state import RESULT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.graph.parts.manifest import Manifest, read_manifest
@@ -178,7 +179,6 @@ def read_plan(folder: Path) -> FederationPlan:
 
 
 LOCK = "in-use"
-RESULT = "result.json"
 WIRE = "wire"
 """The key that is added to a result last: packets and bytes sent and received."""
 

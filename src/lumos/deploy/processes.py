@@ -2,7 +2,7 @@
 
 Its loop takes what arrives, goes on, and sends what is due. With a plan whose devices stay, a
 device that is ended or killed after the training comes back when it is started again, and answers
-with the budget that it had left (`lumos.deploy.questions`).
+with the budget that it had left (`lumos.deploy.control`).
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from lumos.crypto import entropy
-from lumos.deploy.nats import WIRE_COUNT, LinkFaults, NatsLink, WireCount
+from lumos.deploy.control import answering
+from lumos.deploy.nats import WIRE_COUNT, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, ParticipantFolder
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
 from lumos.deploy.protocol.job import ANSWERS_WITH, TREES, TrainingJob
-from lumos.deploy.questions import AnsweringFiles, answering
 from lumos.deploy.state import (
     ATTEMPTS,
     LEFT_OUT,
@@ -32,6 +32,7 @@ from lumos.deploy.state import (
     ROUNDS,
     SNAPSHOT,
     SUM_NUMBER,
+    AnsweringFiles,
     CoordinatorFolder,
     DeviceFolder,
 )
@@ -126,7 +127,6 @@ class _ParticipantProcess:
         folder: of the participant.
         log: called with a line, without anything private.
         broker: address in place of the plan's.
-        faults: of a test.
     """
 
     def __init__(
@@ -135,18 +135,21 @@ class _ParticipantProcess:
         log: Callable[[str], None],
         *,
         broker: str | None = None,
-        faults: LinkFaults | None = None,
     ) -> None:
         self._folder, self._log = folder, log
-        self._broker, self._faults = broker or folder.plan.broker, faults
+        self._broker = broker or folder.plan.broker
         self._count = WireCount()
 
     def _link(self) -> NatsLink:
         folder = self._folder
         return NatsLink(
-            folder.identity, folder.directory, folder.plan.tag, self._broker, self._log,
-            self._count, self._faults,
-        )  # fmt: skip
+            folder.identity,
+            folder.directory,
+            folder.plan.tag,
+            self._broker,
+            self._log,
+            self._count,
+        )
 
     def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
         """Return the entries common to the results of all participants."""
@@ -375,10 +378,9 @@ class CoordinatorProcess(_ParticipantProcess):
         log: Callable[[str], None],
         *,
         broker: str | None = None,
-        faults: LinkFaults | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(folder, log, broker=broker, faults=faults)
+        super().__init__(folder, log, broker=broker)
         self._status_port = status
         self._history = RunHistory(folder.plan.tag, folder.path / HISTORY)
         self._store = CoordinatorFolder(folder.path)

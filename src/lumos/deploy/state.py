@@ -11,7 +11,15 @@
 | `weights.npz`, `result.json` | both | the result; the second is written last |
 | `left_out.log` | coordinator | devices that are left out for good |
 
-A device that stays after the training has two more files (`lumos.deploy.questions`).
+A device that stays after the training has two more:
+
+| file | holds |
+|---|---|
+| `answers.log` | pairs that it agreed to score, its budget after each, and the scores it learnt |
+| `answering.bin` | its own vectors, degree and propagated labels, and the public score buckets |
+
+The log is written before the other file. Where it is missing or damaged later, the number of
+answers that the device has given is unknown: it is refused, and no budget starts anew.
 
 A snapshot is replaced first, and what came before it is dropped afterwards: after a crash in
 between it is still in the logs, and passed over.
@@ -55,6 +63,8 @@ from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
 from lumos.deploy.identity import read_small
 from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
+from lumos.deploy.protocol.job import ANSWERS_WITH
+from lumos.deploy.protocol.questions import AgreedPair, AnsweredPairs, LearntScore
 from lumos.deploy.protocol.rounds import BegunAttempt, RoundRecord
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, UsageError
@@ -76,6 +86,7 @@ from lumos.typing import Arrays
 SNAPSHOT, ROUNDS, ATTEMPTS = "snapshot.bin", "rounds.log", "attempts.log"
 SECRET, OPENINGS, PEERS = "secret.key", "openings.log", "peers.log"
 LEFT_OUT = "left_out.log"
+ANSWERS, ANSWERING = "answers.log", "answering.bin"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
 """In a snapshot: how many masked sums are before it."""
@@ -523,3 +534,84 @@ class CoordinatorFolder(ParticipantState):
     @cached_property
     def _left_out(self) -> RecordLog[_LeftOut]:
         return self._log(LEFT_OUT, _LeftOut)
+
+
+_ANSWERS_REMEDY = (
+    "how many answers this device has given is not known, and it answers no more; give it an "
+    "empty folder for the next run, and never one from a backup"
+)
+
+
+class _BegunAnswers(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
+    """The first record: the run and the device of these answers."""
+
+    run: str
+    device: int
+
+
+class AnsweringFiles:
+    """The files of one device in one run.
+
+    Args:
+        folder: of the device.
+        run: name of the run.
+        device: id.
+    """
+
+    def __init__(self, folder: Path, run: str, device: int) -> None:
+        self._log_file, self._file = folder / ANSWERS, folder / ANSWERING
+        self._begun = _BegunAnswers(run, device)
+
+    @property
+    def exist(self) -> bool:
+        """True once the device has something to answer with."""
+        return self._file.exists()
+
+    def begin(self, snapshot: Arrays) -> None:
+        """Write the arrays that the device answers with; they are on disk when this returns.
+
+        Args:
+            snapshot: of the end of the training.
+        """
+        if not self._log.records:
+            self._log.append(self._begun)
+        self._check_log()
+        kept = {name: array for name, array in snapshot.items() if name.startswith(ANSWERS_WITH)}
+        about = {"run": np.array(self._begun.run), "device": np.array(self._begun.device)}
+        write_snapshot(self._file, {**kept, **about, "absent": snapshot["absent"]})
+
+    def load(self) -> Arrays:
+        """Return the arrays that `TrainingJob.restore_answers` takes.
+
+        Raises:
+            InputError: a file is missing, damaged, or of another run.
+        """
+        self._check_log()
+        arrays = read_snapshot(self._file, _ANSWERS_REMEDY)
+        if arrays is None:
+            raise InputError(f"{self._file}: is missing; {_ANSWERS_REMEDY}")
+        if (str(arrays.get("run")), int(arrays.get("device", -1))) != (
+            self._begun.run,
+            self._begun.device,
+        ):
+            raise InputError(f"{self._file}: is of another run or device; {_ANSWERS_REMEDY}")
+        return arrays
+
+    @cached_property
+    def pairs(self) -> AnsweredPairs:
+        """The pairs that the device has answered; every record is on disk before it counts."""
+        if self.exist or self._log.records:
+            self._check_log()
+        before = [record for record in self._log.records if not isinstance(record, _BegunAnswers)]
+        return AnsweredPairs(before, self._log.append)
+
+    @cached_property
+    def _log(self) -> RecordLog[_BegunAnswers | AgreedPair | LearntScore]:
+        return RecordLog(self._log_file, _BegunAnswers | AgreedPair | LearntScore, _ANSWERS_REMEDY)
+
+    def _check_log(self) -> None:
+        records = self._log.records
+        if not records:
+            raise InputError(f"{self._log_file}: is missing or empty; {_ANSWERS_REMEDY}")
+        if records[0] != self._begun:
+            raise InputError(f"{self._log_file}: is of another run or device; {_ANSWERS_REMEDY}")

@@ -3,7 +3,7 @@
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,6 +59,7 @@ def evaluate(
     out: Path | str | None = None,
     data_dir: Path | None = None,
     progress: ProgressOption = None,
+    command: str = "",
     **settings: Any,
 ) -> Evaluation:
     """Compare Lumos with other systems on one graph, over several seeds.
@@ -69,7 +70,8 @@ def evaluate(
     says why.
 
     Args:
-        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        graph: a `Graph`, a PyG `Data`, a NetworkX graph, a name or path as `load` takes it, or a
+            function that returns a `Graph`, called after settings and systems are checked.
         systems: strict, paper, own, control, own-unprotected, centralized, lpgnn, and those that
             are left out by default: naive, or whatever is registered.
         seeds: number of seeds.
@@ -80,50 +82,12 @@ def evaluate(
         out: folder for results and the page; an interrupted evaluation goes on there.
         data_dir: where named graphs lie.
         progress: True shows it; or a callback `(runs done, runs, note)`, called after every run.
+        command: what repeats the evaluation, for the page; this call by default.
         settings: of the systems, by name, as `epsilon=1.0`: each is given to those that have it.
 
     Raises:
         UsageError: there is no such system or setting, or none of the systems can do the task.
         InputError: the graph has no features, or no labels to classify.
-    """
-    asked: dict[str, Any] = {
-        "systems": systems,
-        "seeds": seeds,
-        "seed": seed,
-        "task": task,
-        "split": split,
-    }
-    with displayed(progress, "evaluating") as shown:
-        return evaluate_graph(
-            lambda: as_graph(graph, data_dir, **reading_of(split)),
-            command=_python(graph, asked, settings),
-            jobs=jobs,
-            out=out,
-            progress=shown,
-            settings=settings,
-            **asked,
-        )
-
-
-def evaluate_graph(
-    graph: Callable[[], Graph],
-    *,
-    command: str,
-    systems: Sequence[str] | None,
-    seeds: int,
-    seed: int,
-    task: str,
-    split: Any,
-    jobs: int | None,
-    out: Path | str | None,
-    progress: Progress | None,
-    settings: Mapping[str, Any],
-) -> Evaluation:
-    """`evaluate`, for a caller who loads the graph: after settings and systems are checked.
-
-    Args:
-        graph: loads it.
-        command: what repeats the evaluation, for the page.
     """
     start = time.perf_counter()
     one_of("task", task, get_args(Task))
@@ -131,7 +95,7 @@ def evaluate_graph(
         if number is not None and number < 1:
             raise UsageError(f"`{name}` must be 1 or more, got {number}")
     compared, left_out = chosen_systems(systems, task, settings)
-    whole = graph()
+    whole = graph() if callable(graph) else as_graph(graph, data_dir, **reading_of(split))
     features_of(whole)  # or say that there are none
     if task == "classify" and whole.labels is None:
         raise InputError(
@@ -146,10 +110,11 @@ def evaluate_graph(
         split=settled(split),
         settings=settings,
     )
-    with results_folder(out, "evaluate") as folder:
+    with displayed(progress, "evaluating") as shown, results_folder(out, "evaluate") as folder:
         cache = ResultCache(folder)
         with cache.locked():
-            outcome = _run(chosen, cache, jobs, progress)
+            results, reasons, ran, at_once = _run(chosen, cache, jobs, shown)
+        asked = {"systems": systems, "seeds": seeds, "seed": seed, "task": task, "split": split}
         evaluation = Evaluation(
             graph=whole.name or "a graph in memory",
             devices=whole.devices,
@@ -160,21 +125,21 @@ def evaluate_graph(
             task=task,
             seeds=tuple(chosen.seeds),
             settings=dict(settings),
-            command=command,
+            command=command or _python(graph, asked, settings),
             runs=[
                 SystemRuns(
                     system=one,
-                    results=chosen.by_seed(one, outcome.results),
-                    reasons=chosen.by_seed(one, outcome.reasons),
+                    results=chosen.by_seed(one, results),
+                    reasons=chosen.by_seed(one, reasons),
                 )
                 for one in compared
             ],
             left_out=left_out,
             seconds=time.perf_counter() - start,
-            cpu_seconds=sum(one.get("cpu_seconds", 0.0) for one in outcome.results.values()),
-            ran=outcome.ran,
-            known=len(outcome.results) + len(outcome.reasons) - outcome.ran,
-            processes=outcome.processes,
+            cpu_seconds=sum(one.get("cpu_seconds", 0.0) for one in results.values()),
+            ran=ran,
+            known=len(results) + len(reasons) - ran,
+            processes=at_once,
         )
         if out is not None:
             evaluation.write(folder)
@@ -191,8 +156,7 @@ def _python(graph: Any, asked: Mapping[str, Any], settings: Mapping[str, Any]) -
         for name, value in given.items()
         if name not in defaults or defaults[name] != value
     ]
-    if asked["split"] is not None:
-        words.append("split=split")
+    words += ["split=split"] * (asked["split"] is not None)
     return f"lumos.evaluate({', '.join([named, *words])})"
 
 
@@ -231,20 +195,14 @@ class _Chosen:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """By key of a run, the results and why there is none."""
-
-    results: dict[str, dict[str, Any]]
-    reasons: dict[str, str]
-    ran: int
-    processes: int
-
-
 def _run(
     chosen: _Chosen, cache: ResultCache, jobs: int | None, progress: Progress | None
-) -> _Outcome:
-    """Run what the folder does not have."""
+) -> tuple[dict[str, dict[str, Any]], dict[str, str], int, int]:
+    """Run what the folder does not have.
+
+    Returns:
+        By key of a run, the results and why there is none; runs and processes of now.
+    """
     results: dict[str, dict[str, Any]] = {}
     reasons: dict[str, str] = {}
     planned: dict[str, Job] = {}
@@ -278,8 +236,7 @@ def _run(
         else:
             reasons[key] = end.reason
         if progress is not None:
-            how = f"failed: {end.reason}" if end.status else f"{end.seconds:.0f} s"
-            progress(total - remaining, total, f"{names[key]}: {how}")
+            progress(total - remaining, total, f"{names[key]}: {end.how}")
 
     if progress is not None:
         plan = "all of them known"
@@ -288,7 +245,7 @@ def _run(
             plan = f"{before}in {at_once} process{'es' * (at_once > 1)}"
         progress(len(results), total, f"{total} runs, {plan}")
     run_jobs([*planned.values()], at_once=jobs, logs=cache.folder / "logs", on_end=on_end)
-    return _Outcome(results=results, reasons=reasons, ran=len(planned), processes=at_once)
+    return results, reasons, len(planned), at_once
 
 
 def run_system(
@@ -306,7 +263,6 @@ def run_system(
     """
     from lumos.baselines import baseline
     from lumos.runs.train import train
-    from lumos.training.config import Config
 
     if split is not None:
         loading["split"] = split
@@ -453,14 +409,8 @@ def train_seeds(
                 raise UsageError(
                     f"{path}: there is a run already; go on with `resume`, or choose another `out`"
                 )
-        shared: dict[str, Any] = {
-            "graph": graph,
-            "config": config,
-            "shards": shards,
-            "source": source,
-            "resume": resume,
-            **({} if split is None else {"split": split}),
-        }
+        shared = {"graph": graph, "config": config, "shards": shards, "split": split}
+        shared |= {"source": source, "resume": resume}
         planned = [
             Job(name=path.name, call=train_into, arguments={**shared, "seed": seed, "out": path})
             for seed, path in missing.items()
@@ -476,8 +426,7 @@ def _seeds_run(
 ) -> None:
     def on_end(end: JobEnd, remaining: int) -> None:
         if progress is not None:
-            how = f"failed: {end.reason}" if end.status else f"{end.seconds:.0f} s"
-            progress(total - remaining, total, f"seed {end.job.arguments['seed']}: {how}")
+            progress(total - remaining, total, f"seed {end.job.arguments['seed']}: {end.how}")
 
     ends = run_jobs(planned, at_once=jobs, logs=logs, on_end=on_end)
     failed = [end for end in ends if end.status]

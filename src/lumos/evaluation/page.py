@@ -66,9 +66,9 @@ def body(evaluation: Evaluation, *, wide: bool = False) -> Body:
     factor, digits, sign = unit(evaluation)
     metrics = [metric for metric in evaluation.metrics if wide or metric not in SIDELINES]
     names = NAMES if wide else {**NAMES, **SHORT}
-    compared = any(row.minus_own is not None for row in evaluation.rows)
+    compared = any(row.minus_local is not None for row in evaluation.rows)
     headings = ["system", *(f"{names[metric]} {sign}".rstrip() for metric in metrics)]
-    headings += [f"{names[metrics[0]]} minus own" if wide else "minus own"] * compared
+    headings += [f"{names[metrics[0]]} minus local" if wide else "minus local"] * compared
     same = {len(runs.results) for runs in evaluation.runs} == {len(evaluation.seeds)}
     headings += ["seeds"] * (not same) + ["seconds a run" if wide else "seconds"]
     lines = []
@@ -91,10 +91,10 @@ def _score(row: SystemScore, factor: float, digits: int) -> str:
 
 def difference(row: SystemScore, factor: float, digits: int) -> str:
     """Mean ± standard deviation of the paired difference to the local model."""
-    if row.minus_own is None:
+    if row.minus_local is None:
         return ""
-    text = f"{factor * row.minus_own:+.{digits}f}"
-    return text if row.minus_own_sd is None else f"{text} ± {factor * row.minus_own_sd:.{digits}f}"
+    text, spread = f"{factor * row.minus_local:+.{digits}f}", row.minus_local_sd
+    return text if spread is None else f"{text} ± {factor * spread:.{digits}f}"
 
 
 def title(evaluation: Evaluation) -> str:
@@ -112,9 +112,12 @@ def title(evaluation: Evaluation) -> str:
 def remarks(evaluation: Evaluation) -> list[str]:
     """Return remarks on the table, a sentence each."""
     sentences = ["± is the standard deviation over seeds."] * (len(evaluation.seeds) > 1)
-    if any(row.minus_own is not None for row in evaluation.rows):
-        own = EvaluatedSystem(OWN, evaluation.task).name
-        sentences.append(f"minus own: the difference to {own}, paired by seed.")
+    sentences += budgets(evaluation)
+    if any(row.minus_local is not None for row in evaluation.rows):
+        sentences.append(
+            "minus local: the difference to the local model under the same protection, paired by "
+            "seed."
+        )
     if evaluation.task == "link":
         sentences += few_negatives(evaluation)
     for runs in evaluation.runs:
@@ -123,6 +126,29 @@ def remarks(evaluation: Evaluation) -> list[str]:
             sentences.append(f"{runs.system.name} has no result of seed {seeds}: {runs.reason}")
     sentences += [f"{name} is left out: {why}" for name, why in evaluation.left_out.items()]
     return [*sentences, *(f"note on the graph: {note}" for note in evaluation.notes)]
+
+
+_BUDGETS = {
+    "label_epsilon": "a label",
+    "feature_epsilon": "a device's features",
+    "edge_epsilon": "one undirected edge",
+}
+
+
+def budgets(evaluation: Evaluation) -> list[str]:
+    """Return a sentence on the ε that systems were given, if they were given any."""
+    parts = []
+    for setting, what in _BUDGETS.items():
+        by_value: dict[str, list[str]] = {}
+        for runs in evaluation.runs:
+            value = next((one["settings"].get(setting) for one in runs.results.values()), None)
+            if value is not None and runs.system.applying({setting: 1.0}):
+                by_value.setdefault(f"{float(value):g}", []).append(runs.system.name)
+        for value, names in by_value.items():
+            parts.append(f"ε = {value} for {what}" + f" ({', '.join(names)})" * (len(by_value) > 1))
+    if not parts:
+        return []
+    return [f"Budget of every system that protects it: {'; '.join(parts)}."]
 
 
 def few_negatives(evaluation: Evaluation) -> list[str]:
@@ -225,14 +251,14 @@ def _summary(evaluation: Evaluation) -> list[str]:
         "Scores are the observer's, from true data: no guarantee covers them."
     ]
     rows = {row.key: row for row in _main_rows(evaluation)}
-    if STRICT in rows and rows[STRICT].minus_own is not None:
+    if STRICT in rows and rows[STRICT].minus_local is not None:
         sentences.append(_added(rows[STRICT], evaluation))
     return sentences
 
 
 def _added(row: SystemScore, evaluation: Evaluation) -> str:
     factor, digits, sign = unit(evaluation)
-    gain, error = factor * (row.minus_own or 0.0), row.minus_own_se
+    gain, error = factor * (row.minus_local or 0.0), row.minus_local_se
     points = "points" if sign else f"of {NAMES[row.metric]}"
     alone = "the local model" if sign else "what a device knows alone"
     if row.by_seed == evaluation.row(OWN).by_seed:
@@ -258,20 +284,20 @@ def _scores(evaluation: Evaluation) -> Section:
             digits=digits,
         )
     ]
-    paired = [row for row in rows if row.minus_own is not None]
+    paired = [row for row in rows if row.minus_local is not None]
     if paired:
         blocks.append(
             Figure(
                 dots(
                     ["difference"],
                     [row.system for row in paired],
-                    [[_times(row.minus_own, factor) for row in paired]],
-                    [[_times(row.minus_own_se, factor) for row in paired]],
-                    title=f"Test {NAMES[main]} minus own" + ", in points" * bool(sign),
+                    [[_times(row.minus_local, factor) for row in paired]],
+                    [[_times(row.minus_local_se, factor) for row in paired]],
+                    title=f"Test {NAMES[main]} minus local" + ", in points" * bool(sign),
                     digits=digits,
                 ),
-                f"Differences to {EvaluatedSystem(OWN, evaluation.task).name}, on the same seeds; "
-                "here ± is the standard error of the mean.",
+                "Differences to the local model under the same protection, on the same seeds; here "
+                "± is the standard error of the mean.",
             )
         )
     table = body(evaluation)
@@ -364,7 +390,7 @@ def _settings(evaluation: Evaluation) -> Section:
 
 def _changed(runs: SystemRuns) -> dict[str, object]:
     result = next(iter(runs.results.values()))
-    names = ("epochs", "epsilon", "label_epsilon", "update_epsilon", "update_delta", "backbone")
+    names = ("epochs", "epsilon", "label_epsilon", "feature_epsilon", "delta", "backbone")
     settings, unused = result["settings"], frozenset[str]()
     if runs.system.profile:
         config = Config.of(profile=runs.system.profile, task=result["task"])

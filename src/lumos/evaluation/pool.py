@@ -148,6 +148,11 @@ class JobEnd:
     """One line, where there is no result."""
     seconds: float
 
+    @property
+    def how(self) -> str:
+        """The end in a few words."""
+        return f"failed: {self.reason}" if self.status else f"{self.seconds:.0f} s"
+
 
 def processes(jobs: int, at_once: int | None = None) -> int:
     """Return the number of processes at a time: `at_once`, or one for each core."""

@@ -16,8 +16,19 @@ from lumos.display import frame_of_rows
 from lumos.errors import UsageError
 from lumos.storage import write_json
 from lumos.training.config import Config
+from lumos.training.guarantees import (
+    DEGREE,
+    DEVICE_ABSENT,
+    EDGE_ADDED_OR_REMOVED,
+    EDGE_REPLACED,
+    FEATURES_REPLACED,
+    LABEL_REPLACED,
+    NO_GUARANTEE,
+    RECORD_REPLACED,
+    cells_of,
+)
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
-from lumos.training.profile import NO_GUARANTEE, PAPER, PROFILES, STRICT
+from lumos.training.profile import PAPER, PROFILES, STRICT
 from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Ints
 
@@ -68,12 +79,27 @@ def paired_difference(one: Mapping[int, float], other: Mapping[int, float]) -> M
 
 OWN_UNPROTECTED = "own-unprotected"
 """The baseline `own`: the same features as `own`, and weights trained without noise."""
-COMPARED = (STRICT, PAPER, OWN, CONTROL, OWN_UNPROTECTED, "centralized", "lpgnn")
+COMPARED = (
+    STRICT,
+    OWN,
+    CONTROL,
+    PAPER,
+    "lpgnn-blink",
+    "lpgnn",
+    "lpgnn-own",
+    "blink",
+    "gap",
+    OWN_UNPROTECTED,
+    "centralized",
+)
 """Systems that are compared by default."""
 SYSTEM_NAMES = {
     PAPER: "Lumos paper",
     STRICT: "Lumos strict",
     "lpgnn": "LPGNN",
+    "lpgnn-blink": "LPGNN on Blink's edges",
+    "blink": "Blink",
+    "gap": "GAP, edge privacy",
     "naive": "naive FedGNN",
 }
 _NAMES = {
@@ -81,6 +107,7 @@ _NAMES = {
     OWN: f"local model in {STRICT}",
     f"{OWN} link": f"own degree in {STRICT}",  # all that a device knows of a non-neighbour's links
     CONTROL: f"control of {STRICT}",
+    "lpgnn-own": "local model in LPGNN",
     OWN_UNPROTECTED: "local model, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}
@@ -122,6 +149,16 @@ class EvaluatedSystem:
     def baseline(self) -> str:
         """Its name in `BASELINES`, where it is one."""
         return _BASELINES.get(self.key, self.key)
+
+    @property
+    def local(self) -> str:
+        """Key of the local model under the same protection; empty where it has no line."""
+        if self.variant != MAIN:
+            return OWN if self.variant == CONTROL else ""
+        if self.profile:
+            return OWN if self.profile == STRICT else OWN_UNPROTECTED
+        local = BASELINES[self.baseline].local
+        return next((key for key, name in _BASELINES.items() if name == local), local)
 
     def without(self) -> str:
         """Why the system cannot do the task; empty where it can."""
@@ -208,13 +245,21 @@ def chosen_systems(
 # The result of `lumos.evaluate`: scores of several systems on one graph, over several seeds.
 
 _EPSILON = re.compile(r"ε = ([\d.e+]+)|\(([\d.e+]+), ")
-_SHOWN = ("label", "features", "whole record", "one edge", "degree", "membership")
-"""Beginnings of the rows of the table of guarantees that are shown; the first row of each."""
+_SHOWN = (
+    LABEL_REPLACED,
+    FEATURES_REPLACED,
+    RECORD_REPLACED,
+    EDGE_ADDED_OR_REMOVED,
+    EDGE_REPLACED,
+    DEGREE,
+    DEVICE_ABSENT,
+)
+"""Rows of the table of guarantees that are shown, by relation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemScore:
-    """One score of one system over seeds, and its difference to the local model."""
+    """One score of one system over seeds, and its difference to its local model."""
 
     system: str
     """Name of the system in tables."""
@@ -230,10 +275,10 @@ class SystemScore:
     """Number of seeds that have a score."""
     seconds: float | None
     """Mean of a run; None where it is a part of another run."""
-    minus_own: float | None
-    """Mean of the differences to `own` on the same seeds; None for `own` itself."""
-    minus_own_sd: float | None
-    minus_own_se: float | None
+    minus_local: float | None
+    """Mean of the differences to its local model on the same seeds; None where it has none."""
+    minus_local_sd: float | None
+    minus_local_se: float | None
     """Standard error of that mean: sd / √n."""
     by_seed: dict[int, float] = field(hash=False)
     protects: str
@@ -352,13 +397,17 @@ class Evaluation:
     @cached_property
     def rows(self) -> list[SystemScore]:
         """A row for each system and metric."""
-        own = next((runs for runs in self.runs if runs.system.variant == OWN), None)
-        return [self._row(runs, own, metric) for runs in self.runs for metric in self.metrics]
+        by_key = {runs.system.key: runs for runs in self.runs}
+        return [
+            self._row(runs, by_key.get(runs.system.local), metric)
+            for runs in self.runs
+            for metric in self.metrics
+        ]
 
-    def _row(self, runs: SystemRuns, own: SystemRuns | None, metric: str) -> SystemScore:
+    def _row(self, runs: SystemRuns, local: SystemRuns | None, metric: str) -> SystemScore:
         by_seed = runs.scores(metric)
         score = mean_of(by_seed)
-        other = {} if own is None or own is runs else own.scores(metric)
+        other = {} if local is None else local.scores(metric)
         difference = paired_difference(by_seed, other)
         return SystemScore(
             system=runs.system.name,
@@ -368,9 +417,9 @@ class Evaluation:
             sd=score.sd,
             seeds=score.seeds,
             seconds=runs.seconds(),
-            minus_own=difference.mean,
-            minus_own_sd=difference.sd,
-            minus_own_se=difference.se,
+            minus_local=difference.mean,
+            minus_local_sd=difference.sd,
+            minus_local_se=difference.se,
             by_seed=by_seed,
             protects=runs.protects(),
             reason=runs.reason,
@@ -401,17 +450,10 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Everything that `lumos evaluate --json` prints."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "runs"}
         return {
-            "graph": self.graph,
-            "devices": self.devices,
-            "edges": self.edges,
-            "features": self.features,
-            "classes": list(self.classes),
-            "notes": list(self.notes),
-            "task": self.task,
-            "seeds": list(self.seeds),
-            "settings": dict(self.settings),
-            "command": self.command,
+            **plain,
+            **{name: list(plain[name]) for name in ("classes", "notes", "seeds")},
             "rows": [
                 {**asdict(row), "by_seed": {str(seed): v for seed, v in row.by_seed.items()}}
                 for row in self.rows
@@ -419,7 +461,6 @@ class Evaluation:
             "per_class": {runs.system.key: runs.per_class() for runs in self.runs}
             if self.classes
             else {},
-            "left_out": dict(self.left_out),
             "failed": {
                 runs.system.key: {str(seed): reason for seed, reason in runs.reasons.items()}
                 for runs in self.runs
@@ -427,9 +468,6 @@ class Evaluation:
             },
             "seconds": round(self.seconds, 1),
             "cpu_seconds": round(self.cpu_seconds, 1),
-            "ran": self.ran,
-            "known": self.known,
-            "processes": self.processes,
         }
 
     def report(self, path: Path | str | None = None) -> Path:
@@ -459,7 +497,7 @@ class Evaluation:
         return as_html(self)
 
 
-def protection(guarantees: Sequence[Mapping[str, str]]) -> str:
+def protection(guarantees: Sequence[Mapping[str, Any]]) -> str:
     """The table of guarantees in one line: of every row the weakest guarantee of all its columns.
 
     Args:
@@ -467,14 +505,14 @@ def protection(guarantees: Sequence[Mapping[str, str]]) -> str:
     """
     parts: dict[str, list[str]] = {}
     for about in _SHOWN:
-        row = next((row for row in guarantees if row["about"].startswith(about)), None)
+        row = next((row for row in guarantees if row["about"] == about), None)
         if row is not None:
             parts.setdefault(_weakest(row), []).append(about)
     return "; ".join(f"{', '.join(about)}: {what}" for what, about in parts.items())
 
 
-def _weakest(row: Mapping[str, str]) -> str:
-    cells = {who: cell for who, cell in row.items() if who != "about"}
+def _weakest(row: Mapping[str, Any]) -> str:
+    cells = cells_of(row)
     if any(cell == NO_GUARANTEE or cell.startswith(f"{NO_GUARANTEE}:") for cell in cells.values()):
         return NO_GUARANTEE
     limited = [f"{who}, {cell}" for who, cell in cells.items() if cell.startswith(NO_GUARANTEE)]

@@ -17,7 +17,7 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.graph.arrays import shown
 from lumos.graph.io import ReadOptions
-from lumos.graph.io.files import INTEGER, NUMBER
+from lumos.graph.io.text_table import INTEGER, NUMBER
 from lumos.typing import Doubles, Flags, Ints
 
 UNKNOWN = ("", "-1")

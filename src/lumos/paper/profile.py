@@ -38,6 +38,9 @@ Recovery = Literal["shrunk", "literal"]
 class PaperSettings(EncoderSettings):
     """The paper's profile (section VIII-B, errata 9)."""
 
+    literal: bool = False
+    """Train exactly as the paper is printed: `recovery="literal"`, `select="last"`, and ReLU after
+    the last layer for links too. Without it, recovery and model selection are corrected."""
     recovery: Recovery = "shrunk"
     """Features that receivers put on a leaf. literal: the paper's unbiased features, midpoint where
     nothing was received. shrunk: the same, less the midpoint, times their reliability
@@ -55,6 +58,8 @@ class PaperSettings(EncoderSettings):
         super().__post_init__()
         one_of("recovery", self.recovery, get_args(Recovery))
         one_of("select", self.select, get_args(Selection))
+        if self.literal and (self.recovery, self.select) != ("literal", "last"):
+            raise UsageError("`literal` sets `recovery` and `select`; leave these out")
         if self.patience < 0:
             raise UsageError(f"`patience` must be 0 or more, got {self.patience}")
         if self.patience and self.select == "last":
@@ -86,10 +91,12 @@ class PaperProfile:
     own_included = False
 
     def defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The paper's balancer. Embeddings of `link` are not cut off at 0.
+        """Return the paper's balancer. Embeddings of `link` are not cut off at 0.
 
-        Products of numbers that are never negative cannot say "no edge".
+        Products of numbers that are never negative cannot say "no edge". With `literal` they are.
         """
+        if given.get("literal"):
+            return {"balancer": "mcmc", "recovery": "literal", "select": "last"}
         return {
             "balancer": "mcmc",
             "activate_last": given.get("task", TrainSettings.task) != "link",
@@ -106,15 +113,17 @@ class PaperProfile:
         if paper.recovery == "shrunk" and paper.noisy:
             sentences.append(
                 "recovered features are centred and shrunk by their reliability "
-                "(`recovery='literal'`: as in the paper)"
+                "(`literal`: as in the paper)"
             )
         elif paper.recovery == "shrunk" and paper.bins:
             sentences.append(
                 "features that did not arrive count as 0, not as the midpoint "
-                "(`recovery='literal'`)"
+                "(`literal`: as in the paper)"
             )
         if paper.select == "validation":
-            sentences.append("weights are those of the best validation score (`select='last'`)")
+            sentences.append(
+                "weights are those of the best validation score (`literal`: the last ones)"
+            )
         if paper.patience:
             sentences.append(f"at most {paper.patience} epochs without a better validation score")
         if config.train.task == "link" and not config.model.activate_last:
@@ -189,7 +198,8 @@ def run_texts(config: Config) -> ProfileTexts:
     """Return the texts of reports about a run."""
     paper = settings_of(config)
     return ProfileTexts(
-        guarantee=lambda _: _unprotected(config),
+        guarantee=lambda *_: [("", _unprotected(config))],
+        variant="literal" if paper.literal else "corrected",
         design="this is the paper's own design.",
         trees=TreeTexts(
             workload=(

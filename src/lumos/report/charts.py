@@ -47,7 +47,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Values = Sequence[float | None]
 Grid = Sequence[Values]
-Singles = Sequence[Sequence[Sequence[float]]]
 
 _TEXT, _SMALL = 13.0, 12.0
 _LINE = 18.0
@@ -138,34 +137,13 @@ def _drawn(draw: "functools.partial[R]") -> R:
 
 
 def bars(
-    groups: Sequence[str],
-    series: Sequence[str],
-    values: Grid,
-    errors: Grid | None = None,
-    marks: Grid | None = None,
-    unit: str = "",
-    title: str = "",
-    *,
-    digits: int = 2,
-    mark_name: str = "the paper",
+    groups: Sequence[str], series: Sequence[str], values: Grid, *more: Any, **options: Any
 ) -> str:
-    """Draw horizontal bars from 0, grouped, each below its name and its number.
-
-    Args:
-        groups: names of the groups, from top to bottom.
-        series: names of the bars of each group.
-        values: [groups][series]; None where there is nothing, which is written as "none".
-        errors: [groups][series] spread, drawn as a whisker to both sides and written as ±.
-        marks: [groups][series] reference values, drawn as diamonds and written beside.
-        unit: behind every number, as "%".
-        title: above the drawing.
-        digits: decimals of the numbers.
-        mark_name: name of the diamonds.
-    """
-    tables = {"values": values, "errors": errors, "marks": marks, "singles": None}
-    return _rows(groups, series, tables, unit, title, digits, mark_name, from_zero=True)
+    """Draw the values of `dots` as horizontal bars from 0; arguments are those of `dots`."""
+    return dots(groups, series, values, *more, **options, from_zero=True)
 
 
+@_styled
 def dots(
     groups: Sequence[str],
     series: Sequence[str],
@@ -178,32 +156,31 @@ def dots(
     digits: int = 2,
     mark_name: str = "the paper",
     singles: Sequence[Sequence[Sequence[float]]] | None = None,
+    from_zero: bool = False,
+    styles: Mapping[str, int] | None = None,
 ) -> str:
-    """Draw the values of `bars` as dots on an axis that need not begin at 0.
+    """Draw grouped values as dots, each below its name and its number.
 
-    For scores that lie close together: bars that do not begin at 0 would misstate their ratio.
+    The axis need not begin at 0, for scores that lie close together: bars that do not begin at 0
+    would misstate their ratio.
 
     Args:
+        groups: names of the groups, from top to bottom.
+        series: names of the values of each group.
+        values: [groups][series]; None where there is nothing, which is written as "none".
+        errors: [groups][series] spread, drawn as a whisker to both sides and written as ±.
+        marks: [groups][series] reference values, drawn as diamonds and written beside.
+        unit: behind every number, as "%".
+        title: above the drawing.
+        digits: decimals of the numbers.
+        mark_name: name of the diamonds.
         singles: [groups][series] the values behind a mean, as those of single seeds: each is a thin
             vertical stroke.
+        from_zero: draw bars from 0 instead of dots.
+        styles: by name of a series, the number of its colour and shape; by default its place.
     """
+    tables: dict[str, Sequence[Sequence[Any]] | None]
     tables = {"values": values, "errors": errors, "marks": marks, "singles": singles}
-    return _rows(groups, series, tables, unit, title, digits, mark_name, from_zero=False)
-
-
-@_styled
-def _rows(
-    groups: Sequence[str],
-    series: Sequence[str],
-    tables: Mapping[str, Sequence[Sequence[Any]] | None],
-    unit: str,
-    title: str,
-    digits: int,
-    mark_name: str,
-    *,
-    from_zero: bool,
-) -> str:
-    """Draw a row for each cell of the tables: its name and number, and a bar or a dot below."""
     full = [table or [[None] * len(series)] * len(groups) for table in tables.values()]
     for name, table in zip(tables, full, strict=True):
         if len(table) != len(groups) or any(len(row) != len(series) for row in table):
@@ -216,7 +193,8 @@ def _rows(
         if several and len(series) > 1:
             y += _LINE + 2
             texts.append((0, y - 4, group, {"weight": "bold"}))
-        for number, (name, *cell) in enumerate(zip(series, *rows, strict=True)):
+        for place, (name, *cell) in enumerate(zip(series, *rows, strict=True)):
+            number = (styles or {}).get(name, place)
             label = _written(cell[0], cell[1], cell[2], unit, digits, mark_name)
             described.append(f"{group}, {name}: {label}.")
             shown = _cut(group if several and len(series) == 1 else name, WIDTH - 10)
@@ -302,6 +280,7 @@ def lines(
     notes: Sequence[str] = (),
     height: float = HEIGHT,
     least: float | None = None,
+    styles: Mapping[str, int] | None = None,
 ) -> str:
     """Draw lines over a common x, with a band for their spread.
 
@@ -319,19 +298,21 @@ def lines(
         notes: lines of small text at the bottom.
         height: height of the inner part.
         least: begin of the y axis; lines are cut off below it.
+        styles: by name of a series, the number of its colour and shape; by default its place.
     """
     marks, levels, names = marks or {}, levels or {}, list(series)
     for name, values in [*((n, y) for n, (y, _) in series.items()), *marks.items()]:
         if len(values) != len(x):
             raise UsageError(f"lines: {name!r} has {len(values)} values for {len(x)} places")
-    legend = {name: _line(number) for number, name in enumerate(names)}
+    numbers = [(styles or {}).get(name, place) for place, name in enumerate(names)]
+    legend = {name: _line(number) for number, name in zip(numbers, names, strict=True)}
     legend |= {mark_name: _DIAMOND} if marks else {}
     references = dict(zip(reference_lines or {}, cycle(_REFERENCES), strict=False))
     figure, axes = _canvas(title, y_title, legend | references, height + 40, notes)
     for name, style in references.items():
         axes.axvline((reference_lines or {})[name], **style)
     at = np.arange(len(x), dtype=float) if at_points else np.asarray(x, float)
-    for number, (values, spread) in enumerate(series.values()):
+    for number, (values, spread) in zip(numbers, series.values(), strict=True):
         y = _finite(values)
         known = np.pad(np.isfinite(y), 1)
         alone = known[1:-1] & ~known[:-2] & ~known[2:]
@@ -342,7 +323,7 @@ def lines(
             colour = COLOURS[number % len(COLOURS)]
             axes.fill_between(at, y - half, y + half, color=colour, alpha=0.16, linewidth=0)
     for name, values in marks.items():
-        colour = COLOURS[names.index(name) % len(COLOURS)] if name in names else INK
+        colour = COLOURS[numbers[names.index(name)] % len(COLOURS)] if name in names else INK
         axes.plot(at, _finite(values), **_DIAMOND | {"markeredgecolor": colour})
     for number_on_y in levels.values():
         axes.axhline(number_on_y, **_REFERENCES[0])
@@ -397,7 +378,6 @@ def _course(name: str, x: Sequence[float], values: Values, unit: str) -> str:
 @_styled
 def cdf(
     series: Mapping[str, Sequence[float] | npt.NDArray[np.generic]],
-    unit: str = "",
     title: str = "",
     *,
     x_title: str = "",
@@ -409,11 +389,9 @@ def cdf(
     Args:
         series: by name, the values, none below 0. The x axis is spaced as log(1 + value), for long
             tails.
-        unit: behind the title of the x axis.
         title: above the drawing; y_title stands below it, x_title at the bottom.
         marks: by name, numbers that a dashed vertical line marks, as "paper: largest 39".
     """
-    x_title = f"{x_title}, {unit}" if unit else x_title
     figure, curves = _distribution(series, title, x_title, y_title, marks or {})
     about = " ".join(
         f"{name}: half of {len(values):,} have at most "

@@ -14,9 +14,9 @@ from lumos.audit.table import AuditReport
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.report.charts import cdf
-from lumos.report.training import curve
+from lumos.report.run_scores import curve
 from lumos.runs.run import Run
-from lumos.runs.text import guarantee, headline, score_table
+from lumos.runs.text import guarantee_text, headline, score_table
 from lumos.trees.balance import Balanced
 from lumos.typing import Ints
 
@@ -112,7 +112,7 @@ def show_run(run: Run) -> str:
     if (figure := curve(run)) is not None:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
-        paragraph(f"Guarantee: {guarantee(run)}".replace("`", "")),
+        paragraph(guarantee_text(run).replace("`", "")),
         listed(run.model.warnings),
     ]
     if run.folder is not None:
@@ -183,11 +183,13 @@ def show_audit(report: AuditReport) -> str:
     rows = [
         [row.adversary, row.about, *report.figures(row), report.verdict(row)] for row in report.rows
     ]
-    columns = ["adversary", "what is inferred", "found", "without these messages", "claimed", ""]
+    columns = ["adversary", "target", "measured", "interval", "without these messages", "bound"]
+    columns.append("verdict")
     name = report.graph.strip() or "a graph in memory"
     words = (
         f"{len(report.claimed)} of {len(report.rows)} rows have a bound that is claimed; "
-        f"{len(report.exceeded)} exceed it. Attacks refute a claim or fail to; they prove none."
+        f"{len(report.exceeded)} exceed it. {report.power} Attacks refute a claim or fail to; they "
+        "prove none."
     )
     head = title("Audit", f"of {name}, profile {report.profile}, seed {report.seed}")
     return fragment(head, paragraph(words), table(columns, rows))

@@ -7,11 +7,13 @@ from lumos.exchange.messages import Door
 from lumos.report.page import Fact, Facts, Page
 from lumos.report.run_scores import (
     classes_section,
+    cost_section,
     deviation,
     format_score,
     predicts_links,
     score_of,
     scores_section,
+    training_section,
     variants,
 )
 from lumos.report.sections import (
@@ -22,8 +24,8 @@ from lumos.report.sections import (
     settings_section,
     trees_section,
 )
-from lumos.report.training import cost_section, training_section
 from lumos.runs.run import Run
+from lumos.runs.text import guarantee_text
 from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
@@ -258,9 +260,8 @@ def _privacy(run: Run) -> str:
             f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
     if run.guarantees:
-        guaranteed = run.config.profile.texts(run.config).guarantee(run.guarantees)
         sentences.append(
-            f"The whole guarantee: {guaranteed} The table below has it entry by entry."
+            f"{guarantee_text(run)} The table below has the whole guarantee, entry by entry."
         )
     if shortcuts := _shortcuts(run):
         sentences.append(

@@ -21,6 +21,7 @@ from lumos.report.page import Block, Code, Figure, Section, Table, Text
 from lumos.runs.run import Run
 from lumos.storage import read_json
 from lumos.training.config import TRAIN_OPTIONS, Config
+from lumos.training.guarantees import shown_cells
 from lumos.training.profile import TreeTexts
 
 DOORS = {
@@ -98,9 +99,10 @@ def protection_section(run: Run) -> Section:
     blocks: list[Block] = [
         _guarantees(run.guarantees),
         Text(
-            "(ε, δ): whatever someone sees, it speaks for one version of a device's data over "
-            "another by a factor of at most e^ε, up to a chance of δ. e² is 7 and e¹⁰ is 22,000: "
-            "the smaller, the stronger the guarantee. Adversaries are curious but follow the "
+            "Told apart: the largest probability of telling apart two equally likely alternatives "
+            "that differ as `about` says; 50 % is a coin, and above 90 % is called weak. (ε, δ): "
+            "whatever someone sees is at most e^ε times as likely under one alternative as under "
+            "the other, up to a probability of δ. Adversaries are curious but follow the "
             "protocol; up to 10 % of the devices may collude with the coordinator, whichever they "
             "are, if they do so before the masks of the run are drawn."
         ),
@@ -109,14 +111,14 @@ def protection_section(run: Run) -> Section:
     return Section("What is guaranteed", blocks)
 
 
-def _guarantees(guarantees: list[dict[str, str]]) -> Table:
-    who = [name for name in guarantees[0] if name != "about"]
+def _guarantees(guarantees: list[dict[str, Any]]) -> Table:
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in guarantees:  # equal guarantees share a row
-        alike.setdefault(tuple(_unbroken(row[name]) for name in who), []).append(row["about"])
+        cells = tuple(_unbroken(cell) for cell in shown_cells(row).values())
+        alike.setdefault(cells, []).append(row["about"])
     rows = [[", ".join(about), *cells] for cells, about in alike.items()]
     caption = "What is guaranteed about a device, and against whom"
-    return Table(["about", *who], rows, caption, stacked=True)
+    return Table(["about", *shown_cells(guarantees[0])], rows, caption, stacked=True)
 
 
 def _unbroken(cell: str) -> str:
@@ -143,10 +145,10 @@ def audit_section(run: Run) -> Section | None:
             "or fail to, and prove none. An AUC of 0.5 is chance. Intervals hold for all rows "
             "together with 99.9 % confidence.\n\n"
             f"{len(report.claimed)} of {len(report.rows)} rows have a bound that is claimed; "
-            f"{len(report.exceeded)} exceed it."
+            f"{len(report.exceeded)} exceed it. {report.power}"
         )
     ]
-    columns = ["what is inferred", "found", "without these messages", "claimed", "verdict"]
+    columns = ["target", "measured", "interval", "without these messages", "bound", "verdict"]
     for adversary, rows in report.by_adversary().items():
         cells = [_audit_cells(report, row) for row in rows]
         blocks.append(Table(columns, cells, f"What is inferred by {adversary}", stacked=True))
@@ -155,10 +157,10 @@ def audit_section(run: Run) -> Section | None:
 
 
 def _audit_cells(report: AuditReport, row: AuditRow) -> list[str]:
-    found, without, claimed = report.figures(row)
+    measured, interval, without, bound = report.figures(row)
     without += f" ({row.chance_is})" * bool(row.chance_is)
-    claimed += f" ({row.bound_is})" * bool(row.bound_is)
-    return [row.about, found, without, claimed, report.verdict(row)]
+    bound += f" ({row.bound_is})" * bool(row.bound_is)
+    return [row.about, measured, interval, without, bound, report.verdict(row)]
 
 
 def trees_section(run: Run) -> Section | None:

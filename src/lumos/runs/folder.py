@@ -453,7 +453,7 @@ def summary(run: "Run") -> dict[str, Any]:
         profile=config.train.profile,
         backbone=config.model.backbone,
         epsilon=None
-        if config.profile.ignores("epsilon", config)
+        if config.profile.ignores("label_epsilon", config)
         else plain(config.profile_settings.epsilon),
         settings=about.settings,
         split=run.split_sizes,
@@ -489,8 +489,8 @@ def summary(run: "Run") -> dict[str, Any]:
 
 
 RELATION = (
-    "each row of guarantees names its own: 'this or another' is replacement, a value against any "
-    "other in its place; 'in the sums or zeros', 'left out' and 'there or not' are in or out"
+    "each row of guarantees names its own: 'replaced' is replacement, a value against any other in "
+    "its place; 'zeroed', 'absent' and 'added or removed' are in or out"
 )
 """Neighbouring relation of the (ε, δ) of each row."""
 

@@ -59,7 +59,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """A finished run. Scores, trees and workloads are the observer's.
 
-    run = lumos.train("demo", epsilon=2.0)
+    run = lumos.train("demo", label_epsilon=2.0)
     run.metrics, run.own, run.guarantees
     run.predict([17, 18]), run.predict_proba([17, 18])
     run.save("runs/demo")
@@ -126,7 +126,7 @@ class Run:
         return self.model.ledger
 
     @property
-    def guarantees(self) -> list[dict[str, str]]:
+    def guarantees(self) -> list[dict[str, Any]]:
         """The table of guarantees, row by row; empty where none is made."""
         return self.model.guarantees
 
@@ -198,8 +198,8 @@ class Run:
         return frame(columns)
 
     def guarantees_frame(self) -> "pandas.DataFrame":
-        """The table of guarantees as a frame: `about`, and a column for each of those it is
-        against; empty where none is made."""
+        """The table of guarantees as a frame: `about`, a column for each role or way out, and the
+        numbers of `lumos.training.guarantees`; empty where none is made."""
         return frame_of_rows(
             self.guarantees, list(self.guarantees[0]) if self.guarantees else ["about"]
         )
@@ -316,7 +316,7 @@ class Run:
         return graph
 
     def export(self, path: Path | str, *, simulated: bool = False) -> None:
-        """Write the weights and what is needed to use them as an npz (docs/training.md).
+        """Write the weights and what is needed to use them as an npz (docs/run-folder.md).
 
         The file has the weights, the table of guarantees, and settings without any path. It has no
         id, no degree and no array over devices.

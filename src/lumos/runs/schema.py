@@ -15,6 +15,7 @@ from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.storage import one_line
 from lumos.training.config import Config
+from lumos.training.guarantees import cells_of
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
 from lumos.trees.balance import Balanced
 from lumos.typing import Flags, Ints
@@ -220,7 +221,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Ledger of training: at least `LedgerTotals`."""
     tree_ledger: dict[str, Any]
     exposed: str
-    guarantees: list[dict[str, str]]
+    guarantees: list[dict[str, str | float | bool | None]]
     choice: str
     warnings: list[str]
     estimates: dict[str, float]
@@ -228,10 +229,23 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         rows = self.guarantees
-        if any("about" not in row or row.keys() != rows[0].keys() for row in rows):
+        if any(row.keys() != rows[0].keys() for row in rows):
             raise ValueError("the table of guarantees is no table")
+        for row in rows:
+            msgspec.convert(row, GuaranteeNumbers)
+            msgspec.convert(cells_of(row), dict[str, str])
         for ledger in (self.ledger, self.tree_ledger):
             msgspec.convert(ledger, LedgerTotals)
+
+
+class GuaranteeNumbers(msgspec.Struct, frozen=True):
+    """Keys of a row of guarantees that are no columns: `lumos.training.guarantees`."""
+
+    about: str
+    told_apart: Share | None
+    weak: bool
+    against: str
+    told_apart_for_life: Share | None = None
 
 
 class ClassScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

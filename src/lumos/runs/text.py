@@ -25,29 +25,59 @@ def answer(run: "Run") -> str:
     score = run.metrics[f"test_{what}"]
     name = run.about.graph or "this graph"
     measure, cases = ("accuracy", "devices") if classify else ("ROC-AUC", "edges")
-    parts = [f"Test {measure} on {name}: {_share(score)} ({tested:,} {cases})"]
     texts = run.config.profile.texts(run.config)
-    if run.own is not None:
-        own = run.own[f"test_{what}"]
-        parts.append(f"{texts.own}: {_share(own)}, {_added(score, own, tested, what)}")
-    if run.control is not None:
-        control = run.control[f"test_{what}"]
-        parts.append(_against_control(score, control, texts.control, tested, what))
+    parts = [
+        f"Test {measure} on {name}: {_share(score)} ({tested:,} {cases}), {_profile(run)}",
+    ]
+    scores = {texts.own: run.own, f"control ({texts.control})": run.control}
+    known = {who: found[f"test_{what}"] for who, found in scores.items() if found is not None}
+    parts += [f"{who}: {_share(found)}" for who, found in known.items()]
+    if known:  # the last one is what the run is compared with: the control, if there was one
+        over = " over the control" * (run.control is not None)
+        parts[-1] += f", so {_added(score, list(known.values())[-1], tested, what, over)}"
     return "; ".join(parts) + "."
 
 
-def guarantee(run: "Run") -> str:
-    """Return the whole guarantee in plain words, or what is not protected."""
+def _profile(run: "Run") -> str:
+    """Return the profile, its variant, and the trees that it was trained on."""
+    config = run.config
+    texts = config.profile.texts(config)
+    details = [texts.variant]
+    if "balancer" not in texts.unused_settings:
+        details.append(
+            f"balancer {config.trees.balancer}, largest workload {run.trees.max_workload:,}"
+        )
+    shown = ", ".join(filter(None, details))
+    return f"profile {config.train.profile}" + f" ({shown})" * bool(shown)
+
+
+def guarantee(run: "Run") -> list[tuple[str, str]]:
+    """Return the whole guarantee in plain words, or what is not protected.
+
+    A line is a title and its sentences; the last one has no title.
+    """
     train = run.config.train
-    words = run.config.profile.texts(run.config).guarantee(run.guarantees)
+    lines = list(run.config.profile.texts(run.config).guarantee(run.guarantees, len(run.classes)))
+    closing = [lines.pop()[1]] if not lines[-1][0] else []
+    if run.guarantees and train.task == "classify":
+        closing.append(
+            f"They do not cover what the model itself predicts: "
+            f"{_share(run.metrics['test_accuracy'])} of the test labels, from features and "
+            "neighbours, as it should."
+        )
     real = {"aggregate": "secure", "randomness": "system"}
     needed = [
         f"`{name}='{value}'`" for name, value in real.items() if getattr(train, name) != value
     ]
-    if not needed:
-        return words
-    needs = f"; the guarantee needs {' and '.join(needed)}" if run.guarantees else ""
-    return f"{words} This was a simulation{needs}."
+    if needed:
+        needs = f"; the guarantee needs {' and '.join(needed)}" if run.guarantees else ""
+        closing.append(f"This was a simulation{needs}.")
+    return [*lines, ("", " ".join(closing))]
+
+
+def guarantee_text(run: "Run") -> str:
+    """Return the same in one paragraph."""
+    return " ".join(f"{title}: {text}" if title else text for title, text in guarantee(run))
 
 
 def advice(run: "Run") -> str:
@@ -66,22 +96,16 @@ def split_used(run: "Run") -> str:
     return run.about.split.origin + f". {use}" * bool(use)
 
 
-def _added(score: float, own: float, tested: int, what: str) -> str:
-    """Return the meaning of the difference to the local model."""
-    points = 100 * (score - own)
-    who = "neighbours" if what == "accuracy" else "messages"
-    if score == own:
-        return f"so {who} add nothing"
-    if not beyond_noise(score, own, tested, what):
-        return f"so {who} add {points:+.1f} points, within the noise of a test set of this size"
-    return f"so {who} {'add' if points > 0 else 'cost'} {abs(points):.1f} points"
-
-
-def _against_control(score: float, control: float, of: str, tested: int, what: str) -> str:
-    """Return the score of a control, and whether the run is better."""
-    more = beyond_noise(score, control, tested, what) and score > control
-    verdict = "" if more else ", so messages tell nothing that shows here"
-    return f"a control with {of} reaches {_share(control)}{verdict}"
+def _added(score: float, other: float, tested: int, what: str, over: str) -> str:
+    """Return the meaning of the difference to another variant of the run."""
+    points = 100 * (score - other)
+    who = "messages" if over or what == "auc" else "neighbours"
+    if score == other:
+        return f"{who} add nothing{over}"
+    if not beyond_noise(score, other, tested, what):
+        noise = "within the noise of a test set of this size"
+        return f"{who} add {points:+.1f} points{over}, {noise}"
+    return f"{who} {'add' if points > 0 else 'cost'} {abs(points):.1f} points{over}"
 
 
 def _share(score: float) -> str:
@@ -133,9 +157,9 @@ def run_text(run: "Run") -> str:
     """Return the text of `print(run)`."""
     columns, rows = score_table(run)
     lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
-    lines += textwrap.wrap(
-        f"guarantee: {guarantee(run)}", 88, initial_indent="  ", subsequent_indent="    "
-    )
+    for title, text in guarantee(run):
+        words = f"{title}: {text}" if title else text
+        lines += textwrap.wrap(words, 98, initial_indent="  ", subsequent_indent="    ")
     if run.folder is not None:
         lines.append(f"  folder: {run.folder}")
     return "\n".join(lines)

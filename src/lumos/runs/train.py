@@ -209,7 +209,7 @@ def train(
 
     Args:
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
-        config: all settings; or give single ones by name, as `epsilon=1.0, backbone="gat"`.
+        config: all settings; or give single ones by name, as `label_epsilon=2.0, task="link"`.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         transport: what moves the messages, a name of `lumos.exchange.TRANSPORTS`.

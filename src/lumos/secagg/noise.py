@@ -45,7 +45,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ that is (ε, δ)-private, from below."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise UsageError(
-            f"`update_epsilon` must be above 0 and `update_delta` between 0 and 1, "
+            f"`feature_epsilon` must be above 0 and `delta` between 0 and 1, "
             f"got {epsilon} and {delta}"
         )
     low, high = 0.0, 1.0

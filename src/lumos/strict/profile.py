@@ -89,6 +89,9 @@ _LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
 
 _FROZEN_NAMES: dict[str, str] = {
     "randomness": "coins",  # frozen
+    "label_epsilon": "epsilon",  # frozen
+    "feature_epsilon": "update_epsilon",  # frozen
+    "delta": "update_delta",  # frozen
     "propagated_labels": "opinions",  # frozen
     "propagated_epsilon": "opinion_epsilon",  # frozen
     "lifetime_propagated_epsilon": "lifetime_opinion_epsilon",  # frozen
@@ -101,7 +104,7 @@ _FROZEN_NAMES: dict[str, str] = {
 _FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
 """Names and values of settings as they were when results were first stored."""
 
-_ADDED_LATER = frozenset({"lifetime_update_epsilon", "scaling", "group"})
+_ADDED_LATER = frozenset({"lifetime_feature_epsilon", "scaling", "group"})
 """Settings added after the first stored results, which do not change a run or enter the name
 otherwise."""
 
@@ -124,6 +127,8 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
         _FROZEN_NAMES.get(name, name): _FROZEN_VALUES.get(value, value)
         for name, value in settings.items()
     }
+    if config.train.task != "link":
+        hashed["label_epsilon"] = None  # frozen: once the ε of a second draw, for sums
     parts = ["" if simulation is None else simulation.fingerprint, repr(sorted(hashed.items()))]
     scaling = feature_form(problem.facts, settings_of(config))["scaling"]
     if scaling != "none":
@@ -210,8 +215,6 @@ class StrictProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse settings that would break a guarantee."""
         strict = settings_of(config)
-        if not strict.epsilon < float("inf"):
-            raise UsageError(f"`profile='{self.name}'` needs a finite `epsilon`")
         if strict.book is not None and strict.protect != "noise":
             raise UsageError(
                 f"`protect='{strict.protect}'` has exact sums, which a `book` cannot account for; "
@@ -252,7 +255,7 @@ class StrictProfile:
         labels = np.asarray(problem.in_memory("book").labels)
         schedule = self._classify_schedule(problem, config)
         book = self._book(problem, config)
-        return book.drawn(schedule.randomized_form, labels, schedule.class_names)
+        return book.drawn(schedule.label_form, labels, schedule.class_names)
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """Return the trainers of all shards, and the coordinator's program."""

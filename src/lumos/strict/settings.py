@@ -39,7 +39,6 @@ OF_TREES = frozenset(
 
 CLASSIFY_ONLY = frozenset(
     {
-        "epsilon",
         "label_epsilon",
         "mechanism",
         "lifetime_epsilon",
@@ -61,7 +60,15 @@ LINK_ONLY = frozenset(
 )
 
 
-OF_NOISE = frozenset({"update_epsilon", "update_delta", "clip"})
+_RANGES = {
+    "propagated_labels": (0, 3),
+    "embedding": (2, 64),
+    "tokens": (1, 64),
+    "random_marks": (2, 32),
+}
+_LIFETIME = ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_feature_epsilon")
+
+OF_NOISE = frozenset({"feature_epsilon", "delta", "clip"})
 """Settings that only noisy sums use."""
 
 
@@ -69,13 +76,9 @@ OF_NOISE = frozenset({"update_epsilon", "update_delta", "clip"})
 class StrictSettings:
     """The strict profile (docs/strict.md)."""
 
-    epsilon: float = 3.0
-    """ε of the randomized label that a training device sends to its neighbours, the same one to all
-    of them (classify)."""
-    label_epsilon: float | None = None
-    """ε of the label that enters the sums, at least epsilon: the label is randomized once, and the
-    released randomized label is derived from it. Defaults to epsilon. inf: true labels, which only
-    the noise of the sums protects (classify)."""
+    label_epsilon: float = 3.0
+    """ε of a device's label. It is randomized once; neighbours receive the randomized label, the
+    same one each, and sums use it (classify)."""
     mechanism: str = AUTO
     """Mechanism that randomizes labels and propagated labels. krr: k-ary randomized response;
     digits: randomized response on one digit of the class number; auto: the one that keeps more
@@ -97,8 +100,8 @@ class StrictSettings:
     """Largest total ε of a device's randomized labels over all runs (with a book)."""
     lifetime_propagated_epsilon: float = 64.0
     """Largest total ε of a device's propagated labels over all runs (with a book)."""
-    lifetime_update_epsilon: float = 31.0
-    """Largest total ε of a device's sums over all runs, at update_delta: for replacing its record,
+    lifetime_feature_epsilon: float = 31.0
+    """Largest total ε of a device's sums over all runs, at delta: for replacing its record,
     and for one of its edges (with a book). Eight runs with default settings cost 30.5."""
     embedding: int = 24
     """Dimension of the embedding of a device's tokens, 2 to 64 (link)."""
@@ -124,14 +127,14 @@ class StrictSettings:
     scaling: Scaling = "auto"
     """Scaling of the features. none: use them as they are; size: divide each by its size, so that
     zeros stay zero; standard: also subtract its centre, so that it may become negative. Noisy sums
-    learn sizes and centres, within update_epsilon. auto: none if all features lie between -1 and 1,
-    which then becomes public; otherwise size for sparse features and standard for dense ones."""
+    learn sizes and centres, within feature_epsilon. auto: none if all features lie between -1 and
+    1, which then becomes public; otherwise size for sparse features and standard for dense ones."""
     protect: Protection = "noise"
     """Protection of the sums. noise: vectors are clipped, devices add noise, and (ε, δ) is
     accounted for; none: exact sums, for comparison only."""
-    update_epsilon: float = 8.0
-    """ε of all sums together, for replacing a device's features by any others (protect noise)."""
-    update_delta: float = 1e-5
+    feature_epsilon: float = 8.0
+    """ε of a device's features, for replacing them by any others, over all sums (protect noise)."""
+    delta: float = 1e-5
     """δ of all sums together (protect noise)."""
     encoder_epochs: int = ENCODER_EPOCHS
     """Number of sums that train the local classifier, before anything is released (classify)."""
@@ -139,45 +142,33 @@ class StrictSettings:
     """Largest norm of one device's vector in a sum (protect noise; classify)."""
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise UsageError(f"`epsilon` must be above 0, got {self.epsilon}")
-        if self.label_epsilon is not None and not self.label_epsilon >= self.epsilon:
-            raise UsageError(
-                f"`label_epsilon` must be `epsilon` ({self.epsilon:g}) or more, got "
-                f"{self.label_epsilon:g}: the released label is derived from that of the sums"
-            )
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
         one_of("signs", self.signs, get_args(Signs))
         one_of("scaling", self.scaling, get_args(Scaling))
-        if self.propagated_labels not in range(4):
-            raise UsageError(f"`propagated_labels` must be 0 to 3, got {self.propagated_labels}")
-        if not 0 < self.propagated_epsilon < float("inf"):
-            raise UsageError(
-                f"`propagated_epsilon` must be above 0 and finite, got {self.propagated_epsilon}"
-            )
-        for name, least, most in (("embedding", 2, 64), ("tokens", 1, 64), ("random_marks", 2, 32)):
-            if not least <= getattr(self, name) <= most:
+        for name in ("label_epsilon", "propagated_epsilon"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"`{name}` must be above 0 and finite, got {getattr(self, name)}")
+        for name, (least, most) in _RANGES.items():
+            if getattr(self, name) not in range(least, most + 1):
                 raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
         if self.query_bits not in (1, 2, 3):
             raise UsageError(f"`query_bits` must be 1, 2 or 3, got {self.query_bits}")
+        for name in ("query_epsilon", *_LIFETIME):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
         if self.score_queries != 0 and self.score_queries <= CALIBRATION_QUERIES:
             raise UsageError(
                 f"`score_queries` must be above {CALIBRATION_QUERIES}, those of calibration, or 0 "
                 f"for no limit; got {self.score_queries}"
             )
-        if not self.query_epsilon > 0:
-            raise UsageError(f"`query_epsilon` must be above 0, got {self.query_epsilon}")
-        for name in ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_update_epsilon"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
-        if not 0 < self.update_epsilon <= MAX_EPSILON:
+        if not 0 < self.feature_epsilon <= MAX_EPSILON:
             raise UsageError(
-                f"`update_epsilon` must be above 0 and at most {MAX_EPSILON:g}, got "
-                f"{self.update_epsilon}; use `protect='none'` for sums without noise"
+                f"`feature_epsilon` must be above 0 and at most {MAX_EPSILON:g}, got "
+                f"{self.feature_epsilon}; use `protect='none'` for sums without noise"
             )
-        if not 0 < self.update_delta < 1:
-            raise UsageError(f"`update_delta` must be between 0 and 1, got {self.update_delta}")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
         if self.encoder_epochs < 1:
             raise UsageError(f"`encoder_epochs` must be 1 or more, got {self.encoder_epochs}")
         if not MIN_CLIP <= self.clip < float("inf"):
@@ -194,9 +185,9 @@ class StrictSettings:
         return ""
 
     @property
-    def sums_epsilon(self) -> float:
-        """ε of the label that sums use."""
-        return self.epsilon if self.label_epsilon is None else self.label_epsilon
+    def epsilon(self) -> float:
+        """ε of one release, as every profile names it: that of the label."""
+        return self.label_epsilon
 
 
 def default_epochs(task: str, given: Mapping[str, Any]) -> int:

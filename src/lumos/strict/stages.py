@@ -62,8 +62,6 @@ class Sensitivity(NamedTuple):
     """Change to zero: the largest norm of a vector."""
     features: float
     """Change by other features, with the same randomized label."""
-    label: float = 0.0
-    """Change by another label and other features, with true labels in the sums."""
     edge: float = 0.0
     """Change by one edge more or less, at one of its two ends. 0 for links: the table of guarantees
     has no bound about edges there."""
@@ -118,7 +116,7 @@ class Stage(ABC):
     @property
     @abstractmethod
     def moves(self) -> Sensitivity:
-        """The sensitivity without rounding errors; docs/strict.md proves each number."""
+        """The sensitivity without rounding errors; docs/strict-proofs.md proves each number."""
 
     @cached_property
     def sensitivity(self) -> Sensitivity:
@@ -167,9 +165,9 @@ class Stage(ABC):
         limit: float = self.clip - self.schedule.rounding_error(width)
         if not limit > 0:
             raise UsageError(
-                f"`epsilon={self.schedule.strict.sums_epsilon:g}` for {self.schedule.classes:,} "
-                "classes leaves gradients smaller than the steps of the fixed point; use a larger "
-                "one"
+                f"`label_epsilon={self.schedule.strict.label_epsilon:g}` for "
+                f"{self.schedule.classes:,} classes leaves gradients smaller than the steps of the "
+                "fixed point; use a larger one"
             )
         return limit
 
@@ -222,10 +220,8 @@ class Sizes(Stage):
         """Number of times that the kind of scaling uses this stage."""
         return STAGES[self.schedule.scaling].count(self.name)
 
-    @property
-    def moves(self) -> Sensitivity:
-        """One count of 1/√d for each feature, at any octave."""
-        return Sensitivity(1.0, math.sqrt(2), math.sqrt(2))
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """One count of 1/√d for each feature, at any octave."""
 
     def width(self, features: int) -> int:
         """Return the buckets of all features."""
@@ -257,10 +253,8 @@ class Centres(Sizes):
     name = CENTRES
     learns = "the centre of each feature"
 
-    @property
-    def moves(self) -> Sensitivity:
-        """From one bound to the other."""
-        return Sensitivity(1.0, 2.0, 2.0)
+    moves = Sensitivity(1.0, 2.0)
+    """From one bound to the other."""
 
     def width(self, features: int) -> int:
         """Return one number for each feature."""
@@ -373,13 +367,13 @@ class Schedule(ABC):
     @cached_property
     def whole_mu(self) -> float:
         """μ of all sums together; computed once, used in every epoch."""
-        return mu_for(self.strict.update_epsilon, self.strict.update_delta)
+        return mu_for(self.strict.feature_epsilon, self.strict.delta)
 
     def account(self, mu: float) -> tuple[float, float] | None:
         """Return (ε, δ) of Gaussian mechanisms with this total μ; None for exact sums."""
         if not self.noisy:
             return None
-        return epsilon_for(mu, self.strict.update_delta), self.strict.update_delta
+        return epsilon_for(mu, self.strict.delta), self.strict.delta
 
     def stages_of(self, role: Role = Role.NOBODY) -> tuple[Stage, ...]:
         """Return the stages of the run in which a device's own vector is not zero."""
@@ -399,15 +393,13 @@ class Schedule(ABC):
     def run_mu(self, role: Role = Role.NOBODY) -> dict[str, float]:
         """Return the total μ of a device of some role by question; at one end of an edge.
 
-        Another label moves a vector only if sums use true labels: otherwise everything is a
-        function of the randomized label.
+        The label itself enters no sum: vectors are functions of the randomized label.
         """
         features = self.mu("features", role)
-        label = self.mu("label", role) if math.isinf(self.strict.sums_epsilon) else 0.0
         return {
-            LABEL: label,
+            LABEL: 0.0,
             FEATURES: features,
-            RECORD: max(label, features),
+            RECORD: features,
             NORM: self.mu("norm", role),
             EDGE: self.mu("edge", role),
         }
@@ -434,14 +426,14 @@ class Schedule(ABC):
         noise = Noise.of(mu * (norm / change), 1, norm, self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < MIN_NOISE_STEPS:
             raise UsageError(
-                "`clip` is so small, or `update_epsilon` so large, that noise would fall between "
-                "the steps of the fixed point; raise `clip` or lower `update_epsilon`"
+                "`clip` is so small, or `feature_epsilon` so large, that noise would fall between "
+                "the steps of the fixed point; raise `clip` or lower `feature_epsilon`"
             )
         limit = limit_for(self.config.updates, self.devices)
         if norm + NOISE_TAIL_SIGMAS * noise.share > limit:
             raise UsageError(
                 f"noise may exceed the `limit` of masked sums ({limit:g}), and would be refused or "
-                "cut off; raise `limit` or `update_epsilon`"
+                "cut off; raise `limit` or `feature_epsilon`"
             )
         return noise
 
@@ -454,9 +446,9 @@ class Schedule(ABC):
         updates, strict = self.config.updates, self.strict
         if not self.noisy:
             return
-        if strict.update_delta > 1 / self.devices:
+        if strict.delta > 1 / self.devices:
             raise UsageError(
-                f"`update_delta={strict.update_delta:g}` is above 1/n = {1 / self.devices:.3g} for "
+                f"`delta={strict.delta:g}` is above 1/n = {1 / self.devices:.3g} for "
                 f"{self.devices:,} devices, which would permit a mechanism that publishes one "
                 f"device's data; use {10.0 ** math.floor(math.log10(1 / self.devices)):g} or less"
             )

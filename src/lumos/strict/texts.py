@@ -1,16 +1,14 @@
 """Texts of the strict profile for reports, and its guarantees in plain English."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from lumos.strict.accounting import FOR_LIFE
 from lumos.strict.classify.stages import CANDIDATES, ClassifySchedule
 from lumos.strict.features import FeatureScaling
-from lumos.strict.link.guarantees import ANSWERS, SUMS
+from lumos.strict.guarantees import ANSWERS, FOR_LIFE, NEWLY
 from lumos.strict.link.levels import ALONE, BOTH, SKETCH, TOKENS
 from lumos.strict.link.stages import COUNTS, LinkSchedule
 from lumos.strict.settings import (
@@ -22,29 +20,34 @@ from lumos.strict.settings import (
 )
 from lumos.strict.stages import Schedule
 from lumos.training.config import Config
-from lumos.training.profile import LOSS, NO_GUARANTEE, ProfileTexts, RunSizes, SumStage, TreeTexts
+from lumos.training.guarantees import (
+    ABOUT,
+    AGAINST,
+    EDGE_ADDED_OR_REMOVED,
+    EDGE_REPLACED,
+    FEATURES_REPLACED,
+    LABEL_REPLACED,
+    MAX_TOLD_APART,
+    NO_GUARANTEE,
+    RECORD_REPLACED,
+    TOLD_APART,
+    TOLD_APART_FOR_LIFE,
+    WEAK,
+    cells_of,
+    guess_bound,
+    in_percent,
+)
+from lumos.training.profile import LOSS, ProfileTexts, RunSizes, SumStage, TreeTexts
 from lumos.trees.balancers import TreeSettings
 
-PRIOR = 0.25
-"""Probability of a right guess without a device, in the example that is printed."""
-_LABEL = "label: this one or another"
+SURE = 0.9
+"""Probability of a right guess without a device, in the second example that is printed."""
 _NUMBER = r"[\d.e+-]+"
 _FIGURE = re.compile(
     rf"ε = (?P<pure>{_NUMBER}), pure|\((?P<both>{_NUMBER}), (?P<delta>{_NUMBER})\)"
 )
-_ASKED = {
-    _LABEL: "one label or another",
-    "features: these or others": "one device's features or any others",
-    "whole record: this or another": "a whole record or another",
-    "one edge: there or not": "one edge there or not",
-}
-"""The two cases to be told apart, by row of the table of `classify`."""
-_NOT_GUARANTEED = {
-    "one edge": "edges",
-    "degree": "degrees",
-    "membership: there or not there at all": "membership",
-}
-"""Names of what is not protected, by row."""
+Rows = Mapping[str, Mapping[str, Any]]
+Lines = list[tuple[str, str]]
 
 
 class _Figure(NamedTuple):
@@ -52,86 +55,99 @@ class _Figure(NamedTuple):
     delta: str
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:g}" + f", δ = {self.delta}" * bool(self.delta)
+        return f"({self.epsilon:g}, {self.delta})" if self.delta else f"ε = {self.epsilon:g}"
 
 
-def guess_bound(epsilon: float, prior: float) -> float:
-    """Return the largest probability of guessing a label that has pure ε.
+def classify_in_words(guarantees: Sequence[Mapping[str, Any]], classes: int) -> Lines:
+    """Return a line each on label, features, edges and what is not protected, and on who sees it.
 
     Args:
-        prior: the probability of guessing it without the device.
+        classes: the label is one of so many.
     """
-    likelier = prior * math.exp(epsilon)
-    return likelier / (1 - prior + likelier)
+    rows = {row[ABOUT]: row for row in guarantees}
+    label = rows[LABEL_REPLACED]
+    lines = [
+        ("Label", f"{_told(rows, 'labels', LABEL_REPLACED)} {_guesses(label, classes)}"),
+        ("Features", _told(rows, "alternatives", FEATURES_REPLACED, RECORD_REPLACED)),
+        ("Edge", _told(rows, "alternatives", EDGE_ADDED_OR_REMOVED, EDGE_REPLACED)),
+        ("Not protected", _unprotected(rows)),
+        ("", _adversary(label, guarantees)),
+    ]
+    return [(title, text) for title, text in lines if text]
 
 
-def classify_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
-    """Return one sentence with the figures, one on the label, one on what is not protected."""
-    figures: dict[str, _Figure] = {}
-    nothing: list[str] = []
-    for row in guarantees:
-        about = row["about"]
-        figure = _worst(row)
-        if about in _ASKED and figure is not None:
-            figures[about] = figure
-        elif about in _ASKED:
-            nothing.append(_ASKED[about])
-        elif about in _NOT_GUARANTEED:
-            nothing.append(_NOT_GUARANTEED[about])
-    return _sentences(guarantees, "every message", figures, nothing)
-
-
-def link_in_words(guarantees: Sequence[Mapping[str, str]]) -> str:
+def link_in_words(guarantees: Sequence[Mapping[str, Any]], classes: int = 0) -> Lines:
     """Return the same for links: features enter sums and score queries, which are counted."""
-    features = next(row for row in guarantees if row["about"] == "features: these or others")
-    figure = _worst({name: cell for name, cell in features.items() if name.startswith(SUMS)})
-    figures, nothing = {}, []
-    if figure is None:
-        nothing.append(_ASKED[features["about"]])
-    else:
-        figures[features["about"]] = figure
-    nothing += [words for row in guarantees if (words := _NOT_GUARANTEED.get(row["about"]))]
+    rows = {row[ABOUT]: row for row in guarantees}
+    features = rows[FEATURES_REPLACED]
     counted = features[ANSWERS].removeprefix(f"{NO_GUARANTEE} beyond their number: ")
     counted = counted.removeprefix(f"{NO_GUARANTEE}: ")
-    return f"{_sentences(guarantees, 'every sum', figures, nothing)} Score queries add: {counted}."
+    by_sums = _told(rows, "alternatives", FEATURES_REPLACED)
+    return [
+        ("Label", f"not used{_in_life(rows[LABEL_REPLACED])}."),
+        ("Features", f"{by_sums} Score queries add: {counted}.".strip()),
+        ("Not protected", _unprotected(rows)),
+        ("", _adversary(features, guarantees)),
+    ]
 
 
-def _sentences(
-    guarantees: Sequence[Mapping[str, str]],
-    seen: str,
-    figures: Mapping[str, _Figure],
-    nothing: list[str],
-) -> str:
-    life = any(name.endswith(FOR_LIFE) for row in guarantees for name in row)
-    where = " of all runs with this book" * life
-    sentences = []
-    if figures:
-        told = "; ".join(f"{_ASKED[about]}: {figure}" for about, figure in figures.items())
-        sentences.append(f"To whoever sees {seen} and the model{where}, {told}.")
-    label = figures.get(_LABEL)
-    if label is not None and not label.delta:
-        bound = guess_bound(label.epsilon, PRIOR)
-        sentences.append(
-            "Whoever would guess a label with probability p without this device guesses it with at "
-            f"most p·e^ε/(1 - p + p·e^ε), for example from {100 * PRIOR:g} to {100 * bound:.3g} %."
-        )
-    if nothing:
-        sentences.append(f"Not protected: {', '.join(nothing)}.")
-    return " ".join(sentences)
+def _told(rows: Rows, alternatives: str, *relations: str) -> str:
+    """Return (ε, δ) of some relations, and in how many cases two alternatives are told apart.
+
+    Relations about which nothing is guaranteed are left out; they are listed elsewhere.
+    """
+    known = [rows[about] for about in relations if rows[about][TOLD_APART] is not None]
+    first = f"two equally likely {alternatives} are told apart in "
+    parts = [
+        f"{_figures(row)[0]} ({row[ABOUT]}): {first * (row is known[0])}"
+        f"{in_percent(row[TOLD_APART])}{_in_life(row)}"
+        for row in known
+    ]
+    return f"{'; '.join(parts)}." if parts else ""
 
 
-def _worst(row: Mapping[str, str]) -> _Figure | None:
-    """Return the largest figure of any column; None if one of them guarantees nothing."""
-    worst = _Figure(0.0, "")
-    for name, cell in row.items():
-        if name == "about":
-            continue
-        if NO_GUARANTEE in cell:
-            return None
-        if (found := _FIGURE.fullmatch(cell)) is not None:
-            epsilon = float(found["pure"] or found["both"])
-            worst = max(worst, _Figure(epsilon, found["delta"] or ""))
-    return worst
+def _in_life(row: Mapping[str, Any]) -> str:
+    """Return the same figures for all runs with a book; nothing where there is no book."""
+    if TOLD_APART_FOR_LIFE not in row:
+        return ""
+    bound = row[TOLD_APART_FOR_LIFE]
+    figure = "" if bound is None else f" {_figures(row)[1]}"
+    return f", in all runs with this book{figure}: {in_percent(bound)}"
+
+
+def _guesses(label: Mapping[str, Any], classes: int) -> str:
+    """Return examples of how much better a label is guessed, for the whole guarantee."""
+    in_run, for_life = _figures(label)
+    epsilon = max(in_run, for_life).epsilon
+    fair, sure = (guess_bound(epsilon, prior) for prior in (1 / classes, SURE))
+    return (
+        f"Whoever would guess it in {100 / classes:.3g} % of cases without this device ({classes} "
+        f"equally likely classes) guesses it in at most {100 * fair:.3g} %; whoever is "
+        f"{100 * SURE:g} % sure, in at most {100 * sure:.3g} %."
+    )
+
+
+def _unprotected(rows: Rows) -> str:
+    """Return the relations about which nothing is guaranteed."""
+    nothing = [about for about, row in rows.items() if about != NEWLY and row[TOLD_APART] is None]
+    return f"{', '.join(nothing)}." if nothing else ""
+
+
+def _adversary(row: Mapping[str, Any], guarantees: Sequence[Mapping[str, Any]]) -> str:
+    """Return who sees it, and what weak means."""
+    weak = f"; weak is above {100 * MAX_TOLD_APART:g} %" * any(each[WEAK] for each in guarantees)
+    return f"These bounds hold against {row[AGAINST]}{weak}."
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[_Figure, _Figure]:
+    """Return the largest figures of any column, for this run and for life."""
+    largest = {True: _Figure(0.0, ""), False: _Figure(0.0, "")}
+    for name, cell in cells_of(row).items():
+        if (found := _FIGURE.match(cell)) is not None:
+            figure = _Figure(float(found["pure"] or found["both"]), found["delta"] or "")
+            life = name.endswith(FOR_LIFE)
+            largest[life] = max(largest[life], figure)
+    return largest[False], largest[True]
 
 
 _OWN, _NEIGHBOURS, _TREES_TOO = CANDIDATES
@@ -193,7 +209,7 @@ def _of_other_task(task: str) -> frozenset[str]:
 
 def _links(config: Config) -> dict[str, Any]:
     strict = settings_of(config)
-    sums = f"sums ({strict.update_epsilon:g}, {strict.update_delta:g})"
+    sums = f"sums ({strict.feature_epsilon:g}, {strict.delta:g})"
     if strict.protect != "noise":
         sums = "exact sums"
     queries = f"{strict.score_queries or 'any number of'} score queries"

@@ -17,6 +17,7 @@ from lumos.strict.book import BookSeal, ReleaseBook
 from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import FollowedSums, NoisySums
+from lumos.training.problem import PrivateData
 from lumos.training.split import Role
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints
@@ -28,7 +29,7 @@ class StrictTrainer(ABC):
     Args:
         shard: the hosted devices.
         endpoint: its ledger counts ideal sums.
-        features: [hosted, d] of the devices.
+        private: private data of the devices.
         schedule: everything public about the run.
         book: releases and charges of earlier runs; a control run has none.
         control: send messages that depend on no data.
@@ -39,25 +40,26 @@ class StrictTrainer(ABC):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        features: Features,
-        schedule: Schedule,
+        private: PrivateData,
+        schedule: Any,
         *,
         book: ReleaseBook | None = None,
         control: bool = False,
         sums: FollowedSums | None = None,
     ) -> None:
         self.shard = shard
-        self.schedule = schedule
+        self.schedule: Schedule = schedule
         self.control = control
         # The control run is an experiment with randomness of its own: no book counts it.
         self.book = None if control else book
-        self.features = features
+        self.features = private.features
         self.scaling: FeatureScaling | None = None
         """The scaling of features, once it is learnt; None without scaling."""
         self.scaling_sums: ScalingSums | None = None
         """The sums that learn it."""
         self.sums: Any = sums or NoisySums(shard, endpoint, schedule.config)
         self.choice = 0
+        self._prepare(endpoint, private)
 
     def setup(self) -> Program[None]:
         """Set up everything before the first epoch."""
@@ -209,6 +211,10 @@ class StrictTrainer(ABC):
     def begin_attempt(self, number: int) -> None:
         """Begin an attempt: its sums have masks of their own, and sessions are opened anew."""
         self.sums.begin_attempt(number)
+
+    @abstractmethod
+    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+        """Set up the state of the task."""
 
     @abstractmethod
     def _groups(self) -> dict[Role, Ints]:

@@ -84,19 +84,19 @@ TRAIN_OPTIONS = (
     "missing_labels",
     "label_column",
     "label_bins",
-    "masks",
     "categorical",
     "feature_bounds",
     "header",
     # of a run
     "task",
     "profile",
-    "epsilon",
+    "literal",
     "label_epsilon",
+    "feature_epsilon",
+    "delta",
     "propagated_labels",
     "propagated_epsilon",
-    "update_epsilon",
-    "update_delta",
+    "epsilon",
     "scaling",
     "score_queries",
     "book",
@@ -144,7 +144,7 @@ class Config:
 
     @staticmethod
     def of(**settings: Any) -> "Config":
-        """A configuration from single settings by name, `Config.of(task="link", epsilon=1.0)`.
+        """A configuration from single settings by name, `Config.of(task="link", delta=1e-6)`.
 
         Settings that are not given have the defaults of their dataclass, or the profile's.
 
@@ -211,10 +211,12 @@ def _as_typed(value: Any, hint: Any) -> Any:
 
 def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
     """Why there is no such setting: it is another profile's, or nobody's."""
+    similar = [f"`{of}_{name}`" for of in ("label", "feature") if f"{of}_{name}" in known]
+    instead = f"; there are {' and '.join(similar)}" if similar else "; leave it out"
     for other in PROFILES:
         if name in {setting.name for setting in dataclasses.fields(PROFILES[other].settings)}:
             return (
                 f"`{name}` has no effect with `profile='{profile.name}'`, only with "
-                f"`profile='{other}'`; leave it out"
+                f"`profile='{other}'`{instead}"
             )
     return f"there is no setting {name!r}; there are {', '.join(known)}"

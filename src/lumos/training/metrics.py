@@ -302,7 +302,7 @@ def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
     if (means := still_falling(losses)) is not None:
         yield (
             f"training was not finished: its loss still fell at the end, from {means[0]:.3g} to "
-            f"{means[1]:.3g}; `epochs={2 * epochs}` would help"
+            f"{means[1]:.3g}; `epochs={2 * epochs}` trains longer"
         )
 
 

@@ -6,9 +6,8 @@ A profile is a folder of `lumos` with an object of the form of `Profile`, and on
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
-from lumos.errors import UsageError
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
 from lumos.registry import Registry
@@ -40,95 +39,15 @@ PROFILES: "Registry[Profile[Any]]" = Registry(
     },
 )
 
-FORECASTERS: "Registry[Forecaster]" = Registry(
-    "forecaster", {STRICT: "lumos.strict.forecast:forecast"}
-)
-"""By profile: what `lumos budget` predicts the gain by."""
+GuaranteeInWords = Callable[[Sequence[Mapping[str, Any]], int], Sequence[tuple[str, str]]]
+"""From the table of guarantees of a run and its number of classes to lines: a title, which may be
+empty, and sentences."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Population:
-    """Assumptions about the devices of a federation."""
-
-    devices: int
-    """Number of devices."""
-    classes: int
-    """k, of equal size."""
-    degree: float
-    """Mean number of neighbours."""
-    homophily: float
-    """Share of edges between devices of one class; the others lead to each other class alike."""
-    own_accuracy: float
-    """Accuracy of the local model under the same protection."""
-
-    def __post_init__(self) -> None:
-        if self.devices < 8:
-            raise UsageError(f"`devices` must be 8 or more, got {self.devices}")
-        if self.classes < 2:
-            raise UsageError(f"`classes` must be 2 or more, got {self.classes}")
-        if not 0 < self.degree < self.devices:
-            raise UsageError(
-                f"`degree` must be above 0 and below `devices` ({self.devices:,}), "
-                f"got {self.degree:g}"
-            )
-        if not 0 <= self.homophily <= 1:
-            raise UsageError(f"`homophily` must be from 0 to 1, got {self.homophily:g}")
-        if not 1 / self.classes <= self.own_accuracy < 1:
-            raise UsageError(
-                f"`own_accuracy` must be from 1/`classes` ({1 / self.classes:.2f}) to below 1, "
-                f"got {self.own_accuracy:g}"
-            )
-
-
-class Expected(NamedTuple):
-    """Expected accuracy."""
-
-    own: float
-    """Accuracy of the local model: as assumed, of the simulated devices."""
-    neighbours: float
-    """Accuracy by the messages of neighbours alone."""
-    together: float
-    """Accuracy of both, or of the local model where the private model selection prefers it."""
-    error: float
-    """Standard error of the gain, of the simulation only."""
-
-    @property
-    def gain(self) -> float:
-        """Accuracy that neighbours add to the local model."""
-        return self.together - self.own
-
-
-class Forecast(NamedTuple):
-    """Expected accuracy under two assumptions about errors; a graph is mostly between them."""
-
-    clustered: Expected
-    """Neighbours err about the same devices as the local model."""
-    independent: Expected
-    """All errors are independent."""
-    assumptions: str
-    """One sentence."""
-
-
-class Forecaster(Protocol):
-    """Makes a forecast for a profile."""
-
-    def __call__(self, population: Population, **settings: Any) -> Forecast | None:
-        """The forecast of `classify` with these settings of the profile; None if it has none."""
-
-
-NO_GUARANTEE = "no guarantee"
-"""Beginning of a cell in the table of guarantees that makes none."""
-GuaranteeInWords = Callable[[Sequence[Mapping[str, str]]], str]
-"""From the table of guarantees of a run to a few plain sentences."""
-
-
-def _by_table(guarantees: Sequence[Mapping[str, str]]) -> str:
+def _by_table(guarantees: Sequence[Mapping[str, Any]], classes: int) -> Sequence[tuple[str, str]]:
     """For a profile without words of its own."""
-    return (
-        "What is guaranteed is in the table of guarantees."
-        if guarantees
-        else "Nothing is guaranteed."
-    )
+    there = "What is guaranteed is in the table of guarantees."
+    return [("", there if guarantees else "Nothing is guaranteed.")]
 
 
 LOSS = "Mean training loss of each epoch, as all devices learn it from a sum."
@@ -193,6 +112,8 @@ class ProfileTexts:
     """None where no tree is built."""
     guarantee: GuaranteeInWords = _by_table
     """The whole guarantee in plain words, or what is not protected."""
+    variant: str = ""
+    """Variant of the profile, which follows its name; empty where there is only one."""
     design: str = ""
     """Reason why messages leave through the door `open`: a sentence that follows "Privacy:" and
     begins with a small letter."""

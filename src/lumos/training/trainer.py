@@ -115,7 +115,7 @@ class Outcome:
     """Epoch whose weights were kept."""
     exposed: str
     """Description of what left the devices unprotected, and to whom."""
-    guarantees: list[dict[str, str]] = field(repr=False)
+    guarantees: list[dict[str, Any]] = field(repr=False)
     """The table of guarantees, row by row; empty where none is made."""
     ledger: LedgerReport = field(repr=False)
     """Counts of what passed in training; of single devices too where the run was just trained, and

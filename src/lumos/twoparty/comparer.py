@@ -238,7 +238,7 @@ class SecureComparer:
     """The backend `secure` of one shard.
 
     Guarantee: against a semi-honest peer, what a device receives here is a function of its own
-    input and the answer (see docs/privacy.md for the assumptions).
+    input and the answer (see docs/protocols.md for the assumptions).
     """
 
     def __init__(

@@ -598,7 +598,7 @@ class SecureScorer:
     """The backend `secure` of one shard.
 
     Guarantee: against a semi-honest peer, what a device receives here is a function of its own
-    vector and the level (see docs/privacy.md for the assumptions).
+    vector and the level (see docs/protocols.md for the assumptions).
     """
 
     def __init__(

@@ -12,9 +12,10 @@ from tests.trees.watching import watching
 from lumos.exchange import Program, recording
 from lumos.exchange.messages import Outbox, Topic
 from lumos.graph import Graph, load
-from lumos.trees.balance import Balanced, balance, forced_workload, least_largest_workload
+from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import TreeSettings
 from lumos.trees.balancers.optimal import EdgeAssignment, hand_over, next_threshold
+from lumos.trees.optimum import forced_workload, least_largest_workload
 
 OPTIMAL = TreeSettings(balancer="optimal")
 

@@ -119,7 +119,7 @@ class LosesTwo(SecureCoordinator):
 
 @pytest.mark.parametrize("matched", [True, False])
 def test_losing_two_devices_tells_a_liar_whether_they_are_partners(matched: bool) -> None:
-    """Known and documented (docs/privacy.md): one bit of an attempt, at most four in a step."""
+    """Known and documented (docs/protocols.md): one bit of an attempt, at most four in a step."""
     two = (U, V) if matched else (U, LARGE.pairs()[1][0])
     liar: Any = type("Liar", (LosesTwo,), {"two": two, "objected": []})
     with suppress(ProtocolError):

@@ -170,17 +170,16 @@ def test_ordinary_sums_and_sums_over_pairs_take_turns() -> None:
 
 def test_words_of_the_ring_enter_an_ordinary_sum() -> None:
     vectors = np.random.default_rng(0).normal(size=(10, 4))
-    for backend in ("secure", "ideal"):
-        shares = np.random.default_rng(1).integers(0, 2**64, (10, 4), np.uint64)
-        shares[9] -= shares.sum(axis=0, dtype=np.uint64)  # they add up to zero
+    shares = np.random.default_rng(1).integers(0, 2**64, (10, 4), np.uint64)
+    shares[9] -= shares.sum(axis=0, dtype=np.uint64)  # they add up to zero
 
-        class Sharing(Federation):
-            def _sum(self, aggregator: Any, devices: Any, number: int, shares=shares) -> Any:
-                return aggregator.sum(self.inputs[number][0][devices], shares=shares[devices])
+    class Sharing(Federation):
+        def _sum(self, aggregator: Any, devices: Any, number: int) -> Any:
+            return aggregator.sum(self.inputs[number][0][devices], shares=shares[devices])
 
-        _, [total] = Sharing(AggregateSettings(), backend, shards=3).run([vectors])
-        _, [plain] = Federation(AggregateSettings(), backend).run([vectors])
-        assert np.array_equal(total, plain)
+    _, [total] = Sharing(AggregateSettings(), shards=3).run([vectors])
+    _, [plain] = Federation(AggregateSettings()).run([vectors])
+    assert np.array_equal(total, plain)
 
 
 def test_a_step_is_summed_once() -> None:

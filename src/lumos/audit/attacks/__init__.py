@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lumos.audit.table import AuditRow, Estimate
+from msgspec.structs import replace
+
+from lumos.audit.table import AuditRow
 from lumos.registry import Registry
 
 if TYPE_CHECKING:
     from lumos.audit.harness import Scene
+
+Run = Callable[["Scene"], Iterator[AuditRow]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,80 +20,53 @@ class Attack:
     """One attack.
 
     Args:
-        name: the value of `--attack`.
+        name: the value of `--attack`; its rows get it.
         title: what it tries, in a few words.
-        profiles: the profiles that it attacks; every one, if empty.
-        tasks: the tasks of which at least one must be audited; any, if empty.
+        profile: the profile that it attacks; every one, if empty.
+        task: the task that must be audited; any, if empty.
         run: yields rows.
     """
 
     name: str
     title: str
-    run: "Callable[[Scene], Iterator[AuditRow]]"
-    profiles: frozenset[str] = frozenset()
-    tasks: frozenset[str] = frozenset()
+    run: Run
+    profile: str = ""
+    task: str = ""
 
     def applies(self, scene: "Scene", profile: str) -> bool:
         """Return whether there is anything to attack."""
-        return (not self.profiles or profile in self.profiles) and (
-            not self.tasks or not self.tasks.isdisjoint(scene.tasks)
-        )
+        return self.profile in ("", profile) and self.task in ("", *scene.tasks)
 
-    def row(
-        self,
-        adversary: str,
-        about: str,
-        measure: str,
-        estimate: Estimate,
-        *,
-        chance: tuple[float, str] | None = None,
-        bound: tuple[float, str] | None = None,
-        knows_mechanism: bool = False,
-        note: str = "",
-    ) -> AuditRow:
-        """Return a row of this attack; arguments are those of `AuditRow`.
+    def __call__(self, scene: "Scene") -> Iterator[AuditRow]:
+        """Yield the rows of the attack."""
+        return (replace(row, attack=self.name) for row in self.run(scene))
 
-        Args:
-            chance: the number of an attacker without these messages, and who that is.
-            bound: the number that is claimed, and where the claim stands.
-        """
-        chance_value, chance_is = (None, "") if chance is None else chance
-        bound_value, bound_is = (None, "") if bound is None else bound
-        return AuditRow(
-            attack=self.name,
-            adversary=adversary,
-            about=about,
-            measure=measure,
-            estimate=estimate,
-            chance=chance_value,
-            chance_is=chance_is,
-            bound=bound_value,
-            bound_is=bound_is,
-            knows_mechanism=knows_mechanism,
-            note=note,
-        )
+
+def attack(name: str, title: str, profile: str = "", task: str = "") -> Callable[[Run], Attack]:
+    """Make an attack of a function that yields rows; arguments are those of `Attack`."""
+    return lambda run: Attack(name=name, title=title, run=run, profile=profile, task=task)
 
 
 ATTACKS: Registry[Attack] = Registry(
     "attack",
     {
-        "randomized-labels": "lumos.audit.attacks.neighbours:RANDOMIZED_LABEL_ATTACK",
-        "repeats": "lumos.audit.attacks.repeats:REPEATED_RELEASES_ATTACK",
-        "whole-run": "lumos.audit.attacks.whole_run:WHOLE_RUN_LABEL_ATTACK",
-        "features": "lumos.audit.attacks.whole_run:FEATURE_SWAP_ATTACK",
-        "canary": "lumos.audit.attacks.sums:CANARY_ATTACK",
-        "propagated-labels": "lumos.audit.attacks.neighbours:PROPAGATED_LABEL_RATIO_ATTACK",
-        "neighbourhood": "lumos.audit.attacks.neighbours:NEIGHBOURHOOD_ATTACK",
-        "answers": "lumos.audit.attacks.link_queries:LINK_ASKERS_ATTACK",
-        "link-neighbours": "lumos.audit.attacks.link_training:LINK_NEIGHBOURS_ATTACK",
-        "link-sums": "lumos.audit.attacks.link_training:LINK_SUMS_ATTACK",
-        "leaf-features": "lumos.audit.attacks.paper:LEAF_FEATURES_ATTACK",
-        "gradient-labels": "lumos.audit.attacks.paper:GRADIENT_LABELS_ATTACK",
-        "embedding-neighbours": "lumos.audit.attacks.paper:EMBEDDING_NEIGHBOURS_ATTACK",
-        "trees": "lumos.audit.attacks.trees:TREE_MESSAGES_ATTACK",
-        "colluders": "lumos.audit.attacks.sums:CHOSEN_COLLUDERS_ATTACK",
-        "broker": "lumos.audit.attacks.traffic:BROKER_ATTACK",
-        "ledger": "lumos.audit.attacks.traffic:LEDGER_CONFORMANCE_ATTACK",
+        "randomized-labels": "lumos.audit.attacks.neighbours:attack_randomized_label",
+        "repeats": "lumos.audit.attacks.neighbours:attack_repeated_releases",
+        "whole-run": "lumos.audit.attacks.whole_run:attack_whole_run_label",
+        "features": "lumos.audit.attacks.whole_run:attack_feature_swap",
+        "canary": "lumos.audit.attacks.sums:attack_canary",
+        "propagated-labels": "lumos.audit.attacks.neighbours:attack_propagated_label_ratio",
+        "neighbourhood": "lumos.audit.attacks.neighbours:attack_neighbourhood",
+        "answers": "lumos.audit.attacks.link_queries:attack_link_askers",
+        "link-neighbours": "lumos.audit.attacks.link_training:attack_link_neighbours",
+        "link-sums": "lumos.audit.attacks.link_training:attack_link_sums",
+        "leaf-features": "lumos.audit.attacks.paper:attack_leaf_features",
+        "gradient-labels": "lumos.audit.attacks.paper:attack_gradient_labels",
+        "embedding-neighbours": "lumos.audit.attacks.paper:attack_embedding_neighbours",
+        "trees": "lumos.audit.attacks.trees:attack_tree_messages",
+        "colluders": "lumos.audit.attacks.sums:attack_chosen_colluders",
+        "broker": "lumos.audit.attacks.traffic:attack_broker",
+        "ledger": "lumos.audit.attacks.traffic:attack_ledger_conformance",
     },
 )
 """Every attack by name, in the order in which an audit runs them."""

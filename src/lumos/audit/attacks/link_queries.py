@@ -26,18 +26,19 @@ import torch
 from torch.nn import functional
 
 from lumos.audit.attacker_models import area, comparing, fitted
-from lumos.audit.attacks import Attack
+from lumos.audit.attacks import attack
 from lumos.audit.attacks.neighbours import certified_against_rest
 from lumos.audit.harness import KnownHalf, Recorded, Scene, counted
-from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Mean, Proportion
+from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Mean, Proportion, finding
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.runs.predict import trained_links
+from lumos.strict.guarantees import ANSWERS
 from lumos.strict.link.answers import UNANSWERED, AnswerRecord, halves
-from lumos.strict.link.guarantees import ANSWERS
 from lumos.strict.link.levels import ALONE, COSINES, spec_for
 from lumos.strict.link.prediction import LinkResult, answer, ask_new
 from lumos.strict.profile import PROFILE
+from lumos.training.guarantees import FEATURES_REPLACED
 from lumos.training.trainer import AskedPairs
 from lumos.twoparty.score import SECRET, LevelSpec, levels_of, messages
 from lumos.typing import Doubles, Flags, Ints
@@ -48,10 +49,10 @@ SETS = {1: 4, 4: 2}
 FREQUENT = 20
 QUESTIONS, TIMES = 12, 3
 """Questions of each device, and rounds of them, where all ask as much as they can."""
-FEATURES = "features: these or others"
 CALIBRATION_BITS = math.log2(len(COSINES) + 1)
 
 
+@attack("answers", "edges, degrees, words and labels from answers about links", "strict", "link")
 def attack_link_askers(scene: Scene) -> Iterator[AuditRow]:
     """Yield what questions to the devices of one recorded run tell."""
     recorded = scene.recorded("link")
@@ -90,17 +91,17 @@ def limit_rows(recorded: Recorded, result: LinkResult, seed: int) -> Iterator[Au
     given = flooded(result, seed) if result.reading.way != ALONE else np.zeros_like(calibration)
     limit = result.strict.score_queries
     bits = calibration * CALIBRATION_BITS + given * result.strict.query_bits
-    claimed = counted(recorded.run, FEATURES, ANSWERS, "bits")
+    claimed = counted(recorded.run, FEATURES_REPLACED, ANSWERS, "bits")
     for measure, most, bound in (
         ("answers", float((calibration + given).max()), limit or None),
         ("bits", float(bits.max()), claimed if limit else None),
     ):
-        yield LINK_ASKERS_ATTACK.row(
+        yield finding(
             "everybody together",
             f"{measure} of one device, if all ask {TIMES} times, in both orders",
             measure,
             Exactly(most, recorded.graph.devices),
-            bound=None if bound is None else (float(bound), f"{FEATURES}, {ANSWERS}"),
+            bound=None if bound is None else (float(bound), f"{FEATURES_REPLACED}, {ANSWERS}"),
         )
 
 
@@ -177,12 +178,12 @@ def randomized_rows(result: LinkResult, askers: Ints, levels: Ints) -> Iterator[
     # "a was sent" where a is true, and where another level is: a mixture of worlds within ε.
     found = certified_against_rest(truth, sent, spec.levels)
     if found is not None:
-        yield LINK_ASKERS_ATTACK.row(
+        yield finding(
             "one non-neighbour that asks",
             "ε that the frequencies of answers certify, largest of all levels",
             "ε",
             found,
-            bound=(epsilon, f"{FEATURES}, {ANSWERS}: ε = {epsilon:g} for each answer"),
+            bound=(epsilon, f"{FEATURES_REPLACED}, {ANSWERS}: ε = {epsilon:g} for each answer"),
             knows_mechanism=True,
         )
 
@@ -235,7 +236,7 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
     for name, (chance, chance_is) in chances.items():
         if name not in found:
             continue
-        yield LINK_ASKERS_ATTACK.row(
+        yield finding(
             ("one non-neighbour that asks" if m == 1 else f"{m} non-neighbours that ask, together"),
             f"{texts[name]}, from {m} answer{'s' * (m > 1)} about each device",
             "accuracy" if name == "label" else "AUC",
@@ -248,7 +249,7 @@ def pooled_rows(about: AttackedDevices, levels: Ints, m: int, others: int) -> It
 def over_sets(about: AttackedDevices, levels: Ints, m: int) -> dict[str, Estimate]:
     """Return means over sets of m askers; intervals are those of one set, so none is too narrow."""
     many = min(SETS.get(m, 1), levels.shape[1] // m)
-    sets = [attack(levels[:, n * m : n * m + m], about) for n in range(many)]
+    sets = [inferred(levels[:, n * m : n * m + m], about) for n in range(many)]
     return {name: _mean_of([one[name] for one in sets]) for name in sets[0]}
 
 
@@ -269,7 +270,7 @@ def one_hot(levels: Ints) -> torch.Tensor:
     return functional.one_hot(torch.from_numpy(levels), size).flatten(1).float()
 
 
-def attack(levels: Ints, about: AttackedDevices) -> dict[str, Estimate]:
+def inferred(levels: Ints, about: AttackedDevices) -> dict[str, Estimate]:
     """Return everything that levels tell: AUC, and accuracy for labels."""
     inputs = one_hot(levels)
     half, evaluated = about.halves.half, about.halves.evaluated
@@ -328,12 +329,3 @@ def level_ratios(levels: Ints, pairs: Ints, is_edge: Flags, asked: Ints) -> Leve
         for total, cell in zip(totals, cells, strict=True):
             total += table[cell]
     return totals
-
-
-LINK_ASKERS_ATTACK = Attack(
-    name="answers",
-    title="edges, degrees, words and labels from answers about links",
-    run=attack_link_askers,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"link"}),
-)

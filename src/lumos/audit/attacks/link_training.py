@@ -35,7 +35,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from lumos.audit.attacker_models import area, evaluated_by_network
-from lumos.audit.attacks import Attack
+from lumos.audit.attacks import attack
 from lumos.audit.attacks.neighbours import certified_against_rest
 from lumos.audit.harness import (
     KnownHalf,
@@ -54,6 +54,7 @@ from lumos.audit.table import (
     Exactly,
     NoiseRatio,
     Proportion,
+    finding,
     noise_row,
     noise_square,
 )
@@ -64,12 +65,13 @@ from lumos.runs.loop import Federation
 from lumos.secagg.noise import Noise, epsilon_for
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.features import feature_form
-from lumos.strict.link.guarantees import MESSAGES, SUMS
+from lumos.strict.guarantees import MESSAGES, SUMS
 from lumos.strict.link.stages import MARKS, LinkSchedule
 from lumos.strict.messages import MARK, PROPAGATED_LABEL, PROPOSAL, REPLY
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import Config
+from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, FEATURES_REPLACED
 from lumos.training.problem import Problem
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
@@ -79,12 +81,12 @@ SLOTS = 40_000
 PAIRS = 20_000
 """Pairs about which neighbours of both ends are asked, at most."""
 AT_ONCE = 4096
-EDGE = "one edge"
 OF_BOTH = "one neighbour of both ends"
 EXACT = ("all neighbours of one end", "all neighbours of each end")
 """They compute with the true probabilities, and learn from nobody."""
 
 
+@attack("link-neighbours", "degrees and edges from messages to neighbours", "strict", "link")
 def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the messages of one recorded run tell."""
     recorded = scene.recorded("link")
@@ -97,7 +99,7 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
     for question, truth in attackers.questions.items():
         own = attackers.evaluated(attackers.own, truth)
         for name, columns in attackers.seen.items():
-            yield LINK_NEIGHBOURS_ATTACK.row(
+            yield finding(
                 "one neighbour",
                 f"{question}, from {name}",
                 "AUC",
@@ -107,7 +109,7 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
             )
     scene.say("edges, by neighbours")
     for name, (found, without) in third_parties(recorded, sent, halves).items():
-        yield LINK_NEIGHBOURS_ATTACK.row(
+        yield finding(
             name,
             "whether two others are linked, from random marks and propagated labels",
             "AUC",
@@ -139,7 +141,7 @@ def propagated_label_rows(recorded: Recorded, sent: Ints, halves: KnownHalf) -> 
     meant = wanted >= 0
     found = certified_against_rest(wanted[meant], sent[meant, 1], strict.random_marks)
     if found is not None:
-        yield LINK_NEIGHBOURS_ATTACK.row(
+        yield finding(
             "all neighbours of a device",
             "ε that first propagated labels certify, sent against meant, "
             "largest of all random marks",
@@ -151,7 +153,7 @@ def propagated_label_rows(recorded: Recorded, sent: Ints, halves: KnownHalf) -> 
             ),
             knows_mechanism=True,
         )
-    guaranteed = printed(recorded.run, EDGE, MESSAGES)
+    guaranteed = printed(recorded.run, EDGE_ADDED_OR_REMOVED, MESSAGES)
     pairs, _ = with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(6).permutation(pairs)[:PAIRS]
     if guaranteed is not None and len(pairs):
@@ -159,17 +161,17 @@ def propagated_label_rows(recorded: Recorded, sent: Ints, halves: KnownHalf) -> 
         # Given all messages, the propagated labels of both ends are independent: their ratios
         # add up.
         for ends, ratio in ((1, one), (2, one + other)):
-            yield LINK_NEIGHBOURS_ATTACK.row(
+            yield finding(
                 ("all neighbours of one end" if ends == 1 else "all neighbours of each end"),
                 (
-                    "an edge, there or not: largest likelihood ratio of all propagated labels of "
+                    f"{EDGE_ADDED_OR_REMOVED}: largest likelihood ratio of propagated labels of "
                     + ("one end" if ends == 1 else "both ends")
                 ),
                 "ε",
                 Exactly(float(np.abs(ratio).max()), len(pairs)),
                 bound=(
                     ends * guaranteed[0] / 2,
-                    f"{EDGE}, {MESSAGES}: ε = {guaranteed[0]:g} by both ends",
+                    f"{EDGE_ADDED_OR_REMOVED}, {MESSAGES}: ε = {guaranteed[0]:g} by both ends",
                 ),
                 knows_mechanism=True,
             )
@@ -392,24 +394,15 @@ def _neighbour_of_both(
     return area(with_messages, real[~side]), area(without, real[~side]).auc
 
 
-LINK_NEIGHBOURS_ATTACK = Attack(
-    name="link-neighbours",
-    title="degrees and edges from messages to neighbours",
-    run=attack_link_neighbours,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"link"}),
-)
-
-
 # Noisy sums: these words or others.
 
 DEVICES, WORDS, HELD = 120, 96, 32
 CANARY = 0
 RUNS = 40
 ALL = "all sums"
-QUESTION = "features: these or others"
 
 
+@attack("link-sums", "words from noisy sums of links", "strict", "link")
 def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows by stage, and for all sums together; nothing where sums have no noise."""
     config = scene.config("link", aggregate="ideal", randomness="seeded", book=None)
@@ -424,9 +417,9 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     for stage, one in found.items():
         if stage == MARKS:
             continue  # they depend on no words
-        yield LINK_SUMS_ATTACK.row(
+        yield finding(
             "the coordinator with colluders, who knows all else",
-            f"words of one device, these or others, by {stage}: largest distance",
+            f"{FEATURES_REPLACED}, by {stage}: largest distance",
             "μ",
             Exactly(one.largest, RUNS),
             bound=(one.account, "the account of the sums"),
@@ -436,21 +429,21 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     for stage, one in found.items():
         if stage != ALL:
             adversary = "the coordinator, who knows all else"
-            yield noise_row(LINK_SUMS_ATTACK.name, adversary, f"{stage} (links)", one.noise)
+            yield noise_row(adversary, f"{stage} (links)", one.noise)
     whole = found[ALL]
-    cell = printed(scene.recorded("link").run, QUESTION, SUMS)
+    cell = printed(scene.recorded("link").run, FEATURES_REPLACED, SUMS)
     if cell is not None:
-        yield LINK_SUMS_ATTACK.row(
+        yield finding(
             "the coordinator with colluders, who knows all else",
             "the same, all sums, as ε",
             "ε",
             Exactly(epsilon_for(whole.largest, cell[1]), RUNS),
-            bound=(cell[0], f"{QUESTION}, {SUMS}: ({cell[0]:g}, {cell[1]:g})"),
+            bound=(cell[0], f"{FEATURES_REPLACED}, {SUMS}: ({cell[0]:g}, {cell[1]:g})"),
             knows_mechanism=True,
         )
-    yield LINK_SUMS_ATTACK.row(
+    yield finding(
         "the coordinator, who knows all else",
-        "words of one device, these or others, guessed from all opened sums",
+        f"{FEATURES_REPLACED}, guessed from all opened sums",
         "accuracy",
         Proportion(round(whole.right), RUNS),
         chance=(0.5, "a random bit"),
@@ -617,12 +610,3 @@ def planted(seed: int) -> tuple[Any, Any, Any, Any]:
     edges = np.unique(np.sort(np.concatenate([edges, more[more[:, 0] != more[:, 1]]])), axis=0)
     held_back = np.stack([np.arange(0, DEVICES, 2), np.arange(1, DEVICES, 2)], axis=1)
     return words, other, edges, held_back
-
-
-LINK_SUMS_ATTACK = Attack(
-    name="link-sums",
-    title="words from noisy sums of links",
-    run=attack_link_sums,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"link"}),
-)

@@ -20,55 +20,87 @@ likelihood ratio over all combinations of messages, and a small network; the bet
 are evaluated on the other half. Beside them stand the same attackers with u's own numbers only: its
 degree, or whether w is its own neighbour; these are among the inputs of both. No bound is claimed
 for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every AUC.
+
+**Several runs.** With a book a label is drawn once for life. Runs at several ε show draws of one
+chain, so whoever saw all of them knows what the largest ε tells: the cell that the last run prints
+must cover it. Without a book every run draws anew, and their ε add up. A new device that is
+predicted many times receives what its neighbours sent in the run, every time the same. The
+neighbour takes the randomized labels of all runs for independent draws and chooses the likeliest
+label: the best guess where they are independent, and where they are one chain it is the randomized
+label of the largest ε. Runs are as short as the settings allow: how randomized labels are drawn
+does not depend on it.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from lumos.audit.attacks import Attack
-from lumos.audit.harness import Recorded, Scene, opened_sums, sent_messages, sent_values, slots_of
-from lumos.audit.table import CONFIDENCE, Area, AuditRow, CertifiedEpsilon, Proportion
+from lumos.audit.attacks import attack
+from lumos.audit.harness import (
+    Recorded,
+    Scene,
+    opened_sums,
+    printed,
+    sent_messages,
+    sent_values,
+    slots_of,
+    without_masked_vectors,
+)
+from lumos.audit.table import (
+    CONFIDENCE,
+    Area,
+    AuditRow,
+    CertifiedEpsilon,
+    Exactly,
+    Proportion,
+    finding,
+)
+from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import one_hot
+from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.classify.stages import RANDOMIZED, ClassifySchedule
 from lumos.strict.settings import settings_of
+from lumos.training.guarantees import LABEL_REPLACED
 from lumos.training.metrics import auc
+from lumos.training.problem import features_of
+from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 
 
+@attack("randomized-labels", "labels from randomized labels", "strict", "classify")
 def attack_randomized_label(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the randomized labels of one recorded run tell."""
     recorded = scene.recorded("classify")
-    labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).randomized_form
+    labels, form = np.asarray(recorded.graph.labels), public_schedule(recorded).label_form
     # The ε of the randomized label itself: a label that sums use may have a larger one.
-    epsilon = settings_of(recorded.config).epsilon
+    epsilon = settings_of(recorded.config).label_epsilon
     bodies, senders = sent_messages(recorded.tape, "strict/symbol", recorded.graph.devices)
     here = np.flatnonzero(senders & (labels >= 0))
-    randomized_labels = form.values(bodies[here])
-    counts = np.bincount(labels[here], minlength=form.size)
-    prior = counts / counts.sum()
-    guess = (prior[:, None] * form.table(epsilon))[:, randomized_labels].argmax(axis=0)
-    yield RANDOMIZED_LABEL_ATTACK.row(
+    randomized_labels, truth = form.values(bodies[here]), labels[here]
+    prior = shares_of(truth, form.size)
+    claim = f"a randomized label has ε = {epsilon:g}"
+    yield label_row(
         "one neighbour",
         "label of a training device, from its randomized label",
-        "accuracy",
-        Proportion(int((guess == labels[here]).sum()), len(here)),
-        chance=(float(prior.max()), "the most frequent label"),
-        bound=(most_right(epsilon, form.size, prior), f"a randomized label has ε = {epsilon:g}"),
-        knows_mechanism=True,
+        (prior[:, None] * form.table(epsilon))[:, randomized_labels].argmax(axis=0),
+        truth,
+        prior,
+        ((epsilon, 0.0), claim),
     )
-    yield RANDOMIZED_LABEL_ATTACK.row(
+    yield finding(
         "one neighbour",
         "ε that the frequencies of its randomized label certify, largest of all pairs of labels",
         "ε",
-        certified(labels[here], np.eye(form.alphabet, dtype=np.bool_)[randomized_labels]),
-        bound=(epsilon, f"a randomized label has ε = {epsilon:g}"),
+        certified(truth, np.eye(form.alphabet, dtype=np.bool_)[randomized_labels]),
+        bound=(epsilon, claim),
         knows_mechanism=True,
     )
 
@@ -163,18 +195,54 @@ def raised_odds(epsilon: float, chance: float, classes: int, delta: float = 0.0)
     return min(1.0, odds * (1 + (classes - 1) * other * delta))
 
 
-RANDOMIZED_LABEL_ATTACK = Attack(
-    name="randomized-labels",
-    title="labels from randomized labels",
-    run=attack_randomized_label,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"classify"}),
-)
+def shares_of(labels: Ints, classes: int) -> Doubles:
+    """Return [classes] the share of each label."""
+    counts = np.bincount(labels, minlength=classes)
+    shares: Doubles = counts / max(1, counts.sum())
+    return shares
+
+
+def label_row(
+    adversary: str,
+    about: str,
+    guess: Ints,
+    truth: Ints,
+    prior: Doubles,
+    claim: tuple[tuple[float, float] | None, str],
+    *,
+    chance_is: str = "the most frequent label",
+    note: str = "",
+) -> AuditRow:
+    """Return the accuracy of guesses of labels beside the best that (ε, δ) allow.
+
+    Args:
+        prior: [classes] the share of each label, which the attacker knows.
+        claim: (ε, δ), or None if nothing is claimed, and where it stands.
+    """
+    cell, where = claim
+    return finding(
+        adversary,
+        about,
+        "accuracy",
+        Proportion(int((guess == truth).sum()), len(truth)),
+        chance=(float(prior.max()), chance_is),
+        bound=None if cell is None else (most_right(cell[0], len(prior), prior, cell[1]), where),
+        knows_mechanism=True,
+        note=note,
+    )
+
+
+def spelled(cell: tuple[float, float] | None) -> str:
+    """Return a cell of the table of guarantees, as it is printed."""
+    if cell is None:
+        return "no guarantee"
+    return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
 
 
 # Propagated labels before they were randomized.
 
 
+@attack("propagated-labels", "propagated labels before they were randomized", "strict", "classify")
 def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows for every propagated label of one recorded run."""
     recorded = scene.recorded("classify")
@@ -192,18 +260,16 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
         named = mechanism.read(bodies[here]) > 0
         claim = f"propagated_epsilon = {epsilon:g}"
         if named.shape[1] == schedule.classes and (named.sum(axis=1) == 1).all():
-            counts = np.bincount(meant[here], minlength=schedule.classes)
-            right = int((named.argmax(axis=1) == meant[here]).sum())
-            yield PROPAGATED_LABEL_RATIO_ATTACK.row(
+            yield label_row(
                 "one neighbour",
                 f"propagated label {number + 1} before it was randomized, from the one sent",
-                "accuracy",
-                Proportion(right, len(here)),
-                chance=(float(counts.max() / counts.sum()), "the most frequent propagated label"),
-                bound=(most_right(epsilon, schedule.classes, counts / counts.sum()), claim),
-                knows_mechanism=True,
+                named.argmax(axis=1),
+                meant[here],
+                shares_of(meant[here], schedule.classes),
+                ((epsilon, 0.0), claim),
+                chance_is="the most frequent propagated label",
             )
-        yield PROPAGATED_LABEL_RATIO_ATTACK.row(
+        yield finding(
             "all neighbours of a device",
             f"ε that the frequencies of propagated label {number + 1} certify, "
             "given what was meant",
@@ -217,7 +283,7 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
     """Return [devices, k] the evidence of each propagated label, from messages and opened sums."""
     graph, tape = recorded.graph, recorded.tape
-    form, mechanism = schedule.randomized_form, schedule.propagated_label_mechanism
+    form, mechanism = schedule.label_form, schedule.propagated_label_mechanism
     propagated_labels = settings_of(recorded.config).propagated_labels
     sums = opened_sums(recorded)
     after = [stage.name for stage, _ in schedule.sums[::-1]].index(RANDOMIZED)
@@ -241,15 +307,6 @@ def intended(evidence: Doubles) -> Ints:
     """Return [devices] the class with the most evidence; -1 where several have it."""
     top = np.sort(evidence, axis=1)
     return np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
-
-
-PROPAGATED_LABEL_RATIO_ATTACK = Attack(
-    name="propagated-labels",
-    title="propagated labels before they were randomized",
-    run=attack_propagated_label_ratio,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"classify"}),
-)
 
 
 # Degrees and third-party edges.
@@ -430,6 +487,12 @@ def evaluated(score: Doubles, truth: Flags, half: Flags) -> float:
     return auc(score[~half & truth], score[~half & ~truth])
 
 
+@attack(
+    "neighbourhood",
+    "degrees and edges from randomized labels and propagated labels",
+    "strict",
+    "classify",
+)
 def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the randomized and propagated labels of one recorded run tell."""
     recorded = scene.recorded("classify")
@@ -447,7 +510,7 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
             continue
         alone = evaluated(ratio(own, truth, question.half), truth, question.half)
         several = question.name.endswith("both")
-        yield NEIGHBOURHOOD_ATTACK.row(
+        yield finding(
             "neighbours of both" if several else "one neighbour",
             _ABOUT[question.name],
             "AUC",
@@ -494,10 +557,141 @@ def sent_in(recorded: Recorded) -> list[Ints]:
     ]
 
 
-NEIGHBOURHOOD_ATTACK = Attack(
-    name="neighbourhood",
-    title="degrees and edges from randomized labels and propagated labels",
-    run=attack_neighbourhood,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"classify"}),
+# Several runs, and a new device that comes often.
+
+FREE_RUNS = 8
+"""Number of runs without a book."""
+PREDICTIONS = 40
+"""Number of predictions for one new device."""
+TRAINING = "training devices"
+PLENTY = {
+    "lifetime_epsilon": 1e3,
+    "lifetime_propagated_epsilon": 1e3,
+    "lifetime_feature_epsilon": 1e3,
+}
+
+
+@attack(
+    "repeats", "labels from several runs, and a new device that comes often", "strict", "classify"
 )
+def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
+    """Yield rows of runs with a book, of runs without one, and of a new device."""
+    strict = settings_of(scene.config("classify"))
+    epsilon = strict.label_epsilon
+    if strict.protect == "noise":  # exact sums have no book
+        for what, levels in (
+            ("at ε, then at a smaller ε", (epsilon, epsilon / 2)),
+            ("at ε, then at a larger ε", (epsilon, 1.5 * epsilon)),
+            ("four times at ε", (epsilon,) * 4),
+        ):
+            scene.say(f"runs with one book, {what}")
+            yield book_row(scene, what, levels)
+    scene.say(f"{FREE_RUNS} runs without a book")
+    yield free_row(scene, epsilon)
+    scene.say("a new device, many times")
+    yield new_device_row(scene)
+
+
+def short(scene: Scene, number: int, **changes: Any) -> Recorded:
+    """Record a short run in which all randomized labels are sent.
+
+    Every number is another run: a clip that is larger by a thousandth gives it randomness of its
+    own, and nothing else. The same devices train, as in a federation that trains again.
+    """
+    wanted = settings_of(scene.config("classify"))
+    few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}
+    few["epochs"] = 1 + 1 + 2 + wanted.propagated_labels + 1
+    few["clip"] = wanted.clip * (1 + (1 + number) / 1000)
+    return scene.record(scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes})
+
+
+def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
+    """Return the row of runs with one book; the neighbour saw all of them."""
+    with TemporaryDirectory() as folder:
+        book = Path(folder) / "book.npz"
+        runs = [
+            short(scene, number, label_epsilon=level, book=book, **PLENTY)
+            for number, level in enumerate(levels)
+        ]
+        cell = printed(runs[-1].run, LABEL_REPLACED, TRAINING, life=True)
+    return _row_of(
+        runs,
+        about=f"label, from the randomized labels of {len(levels)} runs with one book: {what}",
+        cell=cell,
+        claim=f"{LABEL_REPLACED}, {TRAINING}, as the last run prints it",
+    )
+
+
+def free_row(scene: Scene, epsilon: float) -> AuditRow:
+    """Return the row of runs without a book, whose ε add up."""
+    runs = [short(scene, number, book=None) for number in range(FREE_RUNS)]
+    return _row_of(
+        runs,
+        about=f"label, from the randomized labels of {FREE_RUNS} runs without a book",
+        cell=(FREE_RUNS * epsilon, 0.0),
+        claim=f"runs without a book add up: {FREE_RUNS} · {epsilon:g}",
+    )
+
+
+def _row_of(
+    runs: Sequence[Recorded], *, about: str, cell: tuple[float, float] | None, claim: str
+) -> AuditRow:
+    labels = np.asarray(runs[0].graph.labels)
+    here = np.flatnonzero((runs[0].roles == Role.TRAIN) & (runs[0].graph.degrees > 0))
+    prior = shares_of(labels[here], runs[0].graph.class_count)
+    guess, claimed = guesses(runs, here, prior), (cell, f"{claim}: {spelled(cell)}")
+    who = "one neighbour, over several runs"
+    return label_row(who, about, guess, labels[here], prior, claimed)
+
+
+def guesses(runs: Sequence[Recorded], devices: Ints, prior: np.ndarray) -> Ints:
+    """Return [devices] the likeliest label, if all randomized labels were independent draws."""
+    with np.errstate(divide="ignore"):
+        score = np.tile(np.log(prior), (len(devices), 1))
+    for recorded in runs:
+        form = public_schedule(recorded).label_form
+        table = form.table(settings_of(recorded.config).label_epsilon)
+        bodies, _ = sent_messages(recorded.tape, "strict/symbol", recorded.graph.devices)
+        score += np.log(table[:, form.values(bodies[devices])]).T
+    guess: Ints = score.argmax(axis=1)
+    return guess
+
+
+def new_device_row(scene: Scene) -> AuditRow:
+    """Return the bits in what the neighbours of one new device sent it after the first time."""
+    recorded = scene.recorded("classify")
+    sent = [new_device_messages(recorded) for _ in range(PREDICTIONS)]
+    _, counts = np.unique(np.array(sent, "S"), return_counts=True)
+    shares = counts / counts.sum()
+    return finding(
+        "a new device, predicted many times",
+        f"entropy of what its neighbours sent in {PREDICTIONS} predictions",
+        "bits",
+        Exactly(max(0.0, float(-(shares * np.log2(shares)).sum())), PREDICTIONS),
+        bound=(0.0, "neighbours send what they sent in the run (docs/strict.md, New devices)"),
+    )
+
+
+def new_device_messages(recorded: Recorded) -> str:
+    """Return all that the neighbours of a new device send it in one prediction, as text."""
+    graph, run = recorded.graph, recorded.run
+    features = features_of(graph)[[0]]
+    row = np.asarray(features.toarray() if hasattr(features, "toarray") else features)[0]
+    known = np.argsort(-graph.degrees, kind="stable")[:8]
+    new_device = NewDevice(
+        id="new device of the audit",
+        features=row.astype(np.float32),
+        neighbours=tuple(run.ids[device] for device in known),
+    )
+    with recording() as tape:
+        predict_new_devices(run, [new_device], graph=graph, transport="recording")
+    return _to(tape, graph.devices)
+
+
+def _to(tape: Tape, device: int) -> str:
+    """Return what one device received, topic by topic."""
+    received = []
+    for one in tape.passed:
+        batch = one.batch.take(np.flatnonzero(one.batch.receiver == device))
+        received.append(f"{one.topic.name} {batch.sender.tolist()} {batch.body.tolist()}")
+    return "; ".join(received)

@@ -41,9 +41,9 @@ from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
 from lumos.audit.attacker_models import area, ridge_scores
-from lumos.audit.attacks import Attack
+from lumos.audit.attacks import attack
 from lumos.audit.harness import Recorded, Scene, opened_sums, slots_of
-from lumos.audit.table import AuditRow, CertifiedEpsilon, Mean, Proportion
+from lumos.audit.table import AuditRow, CertifiedEpsilon, Mean, Proportion, finding
 from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch
 from lumos.ldp import joined, read, recover
@@ -128,6 +128,7 @@ NEAR = 0.2
 """Largest relative error of a degree that counts as found."""
 
 
+@attack("gradient-labels", "labels and degrees from gradients of leaves", "paper", "classify")
 def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the gradients that watched devices received tell."""
     recorded = scene.recorded("classify")
@@ -137,7 +138,7 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
     most = int(np.bincount(labels).max()) if len(labels) else 0
     for epochs in dict.fromkeys((1, min(10, len(slopes)), len(slopes))):
         guess = label_guess(slopes[:epochs])
-        yield GRADIENT_LABELS_ATTACK.row(
+        yield finding(
             "one neighbour",
             "label of a training device, from gradients of the edge that the attacker "
             f"carries, {epochs} epoch{'s' * (epochs > 1)}",
@@ -148,7 +149,7 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
         )
     guess, truth = leaves_guess(slopes[0]), leaves(recorded)
     degree = recorded.graph.degrees
-    yield GRADIENT_LABELS_ATTACK.row(
+    yield finding(
         "one neighbour",
         "number of leaves of a training device, from the size of the first gradient",
         "accuracy",
@@ -156,7 +157,7 @@ def attack_gradient_labels(scene: Scene) -> Iterator[AuditRow]:
         chance=(float((truth[attacker] == truth[victim]).mean()), "the attacker's own number"),
         knows_mechanism=True,
     )
-    yield GRADIENT_LABELS_ATTACK.row(
+    yield finding(
         "one neighbour",
         f"degree of a training device within {NEAR:.0%}, from the number of leaves",
         "accuracy",
@@ -216,15 +217,6 @@ def _near(guess: Doubles | Ints, truth: Ints) -> Proportion:
     return Proportion(int((np.abs(guess - truth) <= NEAR * truth).sum()), len(truth))
 
 
-GRADIENT_LABELS_ATTACK = Attack(
-    name="gradient-labels",
-    title="labels and degrees from gradients of leaves",
-    run=attack_gradient_labels,
-    profiles=frozenset({"paper"}),
-    tasks=frozenset({"classify"}),
-)
-
-
 # Raw features of a neighbour from embeddings of leaves.
 
 Misfit = Callable[[Tensor], Tensor]
@@ -241,6 +233,7 @@ PRESENT = 0.5
 """Score above which a word counts as found."""
 
 
+@attack("leaf-features", "raw features from embeddings of leaves", "paper")
 def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the leaves that watched devices received tell, for each task."""
     for task in scene.tasks:
@@ -260,7 +253,7 @@ def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
                 task, f"raw features of the owner of an edge, {what}", found, truth, prior
             )
         yield _share(task, f"words of the owner of an edge, {what}", found, truth, prior)
-        yield LEAF_FEATURES_ATTACK.row(
+        yield finding(
             "one neighbour",
             f"{task}: all words of the owner of an edge and no other, {what}",
             "share of devices",
@@ -405,7 +398,7 @@ def _releases(task: str, recorded: Recorded, watched: Flags, often: Doubles) -> 
         task, about, scores, truth, np.broadcast_to(often, truth.shape), knows_mechanism=True
     )
     there = truth[row, elements]
-    yield LEAF_FEATURES_ATTACK.row(
+    yield finding(
         "one neighbour",
         f"{task}: ε that the bits of releases certify: one word there, or not",
         "ε",
@@ -432,7 +425,7 @@ def _ranked(
     *,
     knows_mechanism: bool = False,
 ) -> AuditRow:
-    return LEAF_FEATURES_ATTACK.row(
+    return finding(
         "one neighbour",
         f"{task}: {about}",
         "mean AUC of words",
@@ -444,7 +437,7 @@ def _ranked(
 
 
 def _share(task: str, about: str, scores: Doubles, truth: Flags, prior: Doubles) -> AuditRow:
-    return LEAF_FEATURES_ATTACK.row(
+    return finding(
         "one neighbour",
         f"{task}: {about}: of the k likeliest, where the device has k",
         "share that is right",
@@ -501,14 +494,6 @@ def _read(recorded: Recorded, sender: Ints, receiver: Ints) -> Released:
     return read(joined(parts, len(sender)), graph.feature_count, noisy=noisy)
 
 
-LEAF_FEATURES_ATTACK = Attack(
-    name="leaf-features",
-    title="raw features from embeddings of leaves",
-    run=attack_leaf_features,
-    profiles=frozenset({"paper"}),
-)
-
-
 # Embeddings and their gradients, for non-neighbours.
 
 WORDS = 20
@@ -519,6 +504,12 @@ MAX_EMBEDDINGS = 20_000
 """Embeddings, or edges, that are read, at most."""
 
 
+@attack(
+    "embedding-neighbours",
+    "features and edges from embeddings that non-neighbours get",
+    "paper",
+    "link",
+)
 def attack_embedding_neighbours(scene: Scene) -> Iterator[AuditRow]:
     """Yield what watched devices learn from non-neighbours in the last epochs."""
     recorded, watched = scene.recorded("link"), scene.watched()
@@ -559,7 +550,7 @@ def _neighbour_row(
     recorded: Recorded, watched: Flags, embeddings: Batch, gradients: Batch
 ) -> AuditRow:
     scores, near = neighbour_scores(recorded, watched, embeddings, gradients)
-    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+    return finding(
         "a device that was asked",
         "link: whether the asker is a neighbour, from one gradient",
         "AUC",
@@ -587,7 +578,7 @@ def _words_row(
         if 0 < asked[:, word].sum() < len(asked)
     ]
     low, high = zip(*(one.interval(0.682689) for one in areas), strict=True)
-    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+    return finding(
         adversary,
         f"link: {len(areas)} frequent words of a device, from {what}",
         "mean AUC",
@@ -616,7 +607,7 @@ def _pairs_row(recorded: Recorded, watched: Flags, embeddings: Batch) -> AuditRo
     far = far[(far[:, 0] != far[:, 1]) & (slots_of(graph, far[:, 0], far[:, 1]) < 0)]
     pairs = np.concatenate([edges, far[: len(edges)]])
     scores = (rows[place[pairs[:, 0]]] * rows[place[pairs[:, 1]]]).sum(axis=1)
-    return EMBEDDING_NEIGHBOURS_ATTACK.row(
+    return finding(
         "pooled non-neighbours",
         "link: whether two devices that they asked in one epoch are linked, from embeddings",
         "AUC",
@@ -641,12 +632,3 @@ def _of_non_neighbours(
 
 def _numbers(body: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]") -> Doubles:
     return np.ascontiguousarray(body).view("<f4").astype(np.float64)
-
-
-EMBEDDING_NEIGHBOURS_ATTACK = Attack(
-    name="embedding-neighbours",
-    title="features and edges from embeddings that non-neighbours get",
-    run=attack_embedding_neighbours,
-    profiles=frozenset({"paper"}),
-    tasks=frozenset({"link"}),
-)

@@ -56,7 +56,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     """Return what passed on the last transport of a tape."""
     bodies, senders = sent_messages(tape, "strict/symbol", devices)
     randomized_labels = np.full(devices, -1)
-    randomized_labels[senders] = schedule.randomized_form.values(bodies[senders])
+    randomized_labels[senders] = schedule.label_form.values(bodies[senders])
     numbers = range(schedule.strict.propagated_labels)
     propagated_labels = [
         sent_messages(tape, "strict/opinion", devices, number)[0] for number in numbers

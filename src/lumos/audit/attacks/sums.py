@@ -20,9 +20,9 @@ enter as plain sums with their noise: their shares of noise are drawn in the sam
 
 **Colluders.** Whoever knows the mask graph before enrolment picks the mask neighbours of one
 device. t of them hold t shares of both of its secrets, and with the coordinator's copy of its
-message they have its vector (`recovered_vector`). A coordinator that lies needs 2t - k of them.
-With the draw of `lumos.secagg.mask_graph` a coalition is chosen before the graph, and `surrounded`
-and `parted` happen with the probabilities of `lumos.secagg.parameters` only. The audit makes two
+message they have its vector (a test computes it). A coordinator that lies needs 2t - k of them.
+With the draw of `lumos.secagg.mask_graph` a coalition is chosen before the graph, and succeeds with
+the probabilities of `lumos.secagg.parameters` only (`surrounded`, `parted`). The audit makes two
 draws by the real protocol, with randomness from the operating system, and reads from its messages
 who agreed on a key with whom. For every device the attacker picks t mask neighbours that it had in
 the first draw, or as many as may collude, and is given those that it has in the second.
@@ -37,32 +37,31 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.special import ndtr
 
-from lumos.audit.attacks import Attack
-from lumos.audit.harness import Scene, printed
-from lumos.audit.table import CONFIDENCE, AuditRow, CertifiedEpsilon, Exactly, Mean
+from lumos.audit.attacks import attack
+from lumos.audit.harness import COLUMNS, Scene, printed
+from lumos.audit.table import CONFIDENCE, AuditRow, CertifiedEpsilon, Exactly, Mean, finding
 from lumos.device.shard import Shard, cut
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.tape import recording
 from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of
-from lumos.secagg import AggregateSettings, SecureAggregator, mask_parameters, masks, shares
+from lumos.secagg import AggregateSettings, SecureAggregator, mask_parameters
 from lumos.secagg.coordinator import SecureCoordinator
-from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.noise import Noise
-from lumos.secagg.parameters import DRAWS, FixedPoint
-from lumos.secagg.shares import PAIR, SELF, reconstruct_secret
+from lumos.secagg.parameters import DRAWS
 from lumos.secagg.topics import Stage
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import feature_form
-from lumos.strict.link.guarantees import SUMS
+from lumos.strict.guarantees import SUMS
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Schedule
 from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
+from lumos.training.guarantees import CONTRIBUTION_ZEROED, FEATURES_REPLACED
 from lumos.training.split import Role
-from lumos.typing import Bytes, Doubles, Flags, Ints
+from lumos.typing import Doubles, Flags, Ints
 
 DEVICES = 80
 TRIALS = 5000
@@ -70,9 +69,6 @@ TRIALS = 5000
 JITTER = 1e-9
 NO_NOISE = 1e-18
 """A variance that stands for none."""
-IN_OUT = "label, features, membership"
-IN_OUT_LINK = "features: in the sums"
-OTHERS = "features: these or others"
 
 
 class CanarySum(NamedTuple):
@@ -94,11 +90,12 @@ class CanaryQuestion:
     mu: float
     """The account's μ."""
     row: str
-    """Beginning of the row in the table of guarantees."""
+    """Row of the table of guarantees, by relation."""
     column: str
     task: str
 
 
+@attack("canary", "a canary at the clip in real masked sums", "strict")
 def attack_canary(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows for all questions whose sums carry noise."""
     for task in scene.tasks:
@@ -128,13 +125,13 @@ def rows(scene: Scene, question: CanaryQuestion, found: "CanaryTest") -> Iterato
             measure="ε",
             estimate=found.certified(question.mu, delta),
             bound=epsilon,
-            bound_is=f"{question.row} …, {question.column}: ({epsilon:g}, {delta:g})",
+            bound_is=f"{question.row}, {question.column}: ({epsilon:g}, {delta:g})",
         )
 
 
 def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> AuditRow:
     """Return μ̂ beside the account."""
-    return CANARY_ATTACK.row(
+    return finding(
         "the coordinator with colluders" if found.colluding else "the coordinator",
         (
             f"{question.about}: canary at the clip in {len(question.sums)} masked sums"
@@ -152,36 +149,24 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
 def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
     """Yield the questions of the table of guarantees of a task."""
     form = feature_form(facts_of(graph), settings_of(config))
-    if config.train.task == "link":
-        links = LinkSchedule(config=config, devices=devices, **form)
-        for about, field, row in (
-            ("words, these or others", "features", OTHERS),
-            ("in the sums or not", "norm", IN_OUT_LINK),
-        ):
+    task = config.train.task
+    asked: list[tuple[Role, str, str]]
+    if task == "link":
+        schedule: Schedule = LinkSchedule(config=config, devices=devices, **form)
+        asked = [(Role.NOBODY, SUMS, "")]
+    else:
+        classes = max(2, graph.class_count)
+        schedule = ClassifySchedule(config=config, devices=devices, classes=classes, **form)
+        asked = [(role, column, f", {column}") for role, column in COLUMNS.items()]
+    for role, column, where in asked:
+        for relation, change in ((FEATURES_REPLACED, "features"), (CONTRIBUTION_ZEROED, "norm")):
             yield CanaryQuestion(
-                about=f"link: {about}",
-                sums=_canary_sums(links, field),
-                mu=links.mu(field),
-                row=row,
-                column=SUMS,
-                task="link",
-            )
-        return
-    classify = ClassifySchedule(
-        config=config, devices=devices, classes=max(2, graph.class_count), **form
-    )
-    for role, column in ((Role.TRAIN, "training devices"), (Role.VALIDATION, "validation devices")):
-        for about, field, row in (
-            ("features, these or others", "features", OTHERS),
-            ("in the sums or not", "norm", IN_OUT),
-        ):
-            yield CanaryQuestion(
-                about=f"classify, {column}: {about}",
-                sums=_canary_sums(classify, field, role),
-                mu=classify.mu(field, role),
-                row=row,
+                about=f"{task}{where}: {relation}",
+                sums=_canary_sums(schedule, change, role),
+                mu=schedule.mu(change, role),
+                row=relation,
                 column=column,
-                task="classify",
+                task=task,
             )
 
 
@@ -379,108 +364,7 @@ def _update(rows: Doubles) -> Callable[[bool], Doubles]:
     return lambda each: rows if each else rows.sum(axis=0)
 
 
-CANARY_ATTACK = Attack(
-    name="canary",
-    title="a canary at the clip in real masked sums",
-    run=attack_canary,
-    profiles=frozenset({"strict"}),
-)
-
-
 # Colluders who choose themselves.
-
-
-def coalition_around(graph: MaskGraph, victim: int, size: int) -> Flags:
-    """Return [devices] who colludes: `size` mask neighbours of one device, chosen by the graph."""
-    colluding = np.zeros(graph.total, np.bool_)
-    colluding[graph.of(np.array([victim]))[0, :size]] = True
-    return colluding
-
-
-def surrounded(graph: MaskGraph, needed: int, colluding: Flags) -> Flags:
-    """Return [devices] whose vectors a coalition opens.
-
-    Args:
-        needed: colluding neighbours that it takes: t with a coordinator that follows the protocol,
-            2t - k with one that lies.
-    """
-    return ~colluding & (graph.count(colluding) >= needed)
-
-
-def opened_alone(graph: MaskGraph, threshold: int, colluding: Flags, wanted: Flags) -> Flags:
-    """Return [devices] the largest honest group within `wanted` that can be opened alone.
-
-    A lying coordinator leaves all others out; a device opens a sum if t of its neighbours are in
-    it, and colluders say that they are.
-    """
-    group = wanted & ~colluding
-    while True:
-        staying = group & (graph.count(group | colluding) >= threshold)
-        if np.array_equal(staying, group):
-            return group
-        group = staying
-
-
-def parted(graph: MaskGraph, threshold: int, colluding: Flags) -> bool:
-    """Return whether two disjoint windows of h places have t - h colluders each.
-
-    Without them no group that is opened alone leaves out two runs of h neighbouring places, nor one
-    run of k.
-    """
-    total, h = graph.total, graph.neighbours // 2
-    if graph.neighbours == total - 1:
-        return False
-    ring = colluding[graph.order].astype(np.int64)
-    sums = np.concatenate([[0], np.cumsum(np.tile(ring, 2))])
-    heavy = sums[h : h + total] - sums[:total] >= threshold - h  # by the first place of a window
-    there = np.concatenate([[0], np.cumsum(np.tile(heavy, 2))])
-    starts = np.flatnonzero(heavy)
-    # A second window begins h places after the first at least, and ends before it.
-    return bool((there[starts + total - h + 1] - there[starts + h] > 0).any())
-
-
-def recovered_vector(
-    graph: MaskGraph,
-    fixed: FixedPoint,
-    of: masks.SumId,
-    victim: int,
-    masked: Bytes,
-    wrapped: Bytes,
-    slots: Ints,
-    values: shares.Elements,
-) -> Doubles:
-    """Return the vector of one device, from t values or more, if all its neighbours take part.
-
-    Args:
-        of: the sum.
-        masked: the message with its masked vector, which the coordinator received.
-        wrapped: the message with its wrapped seeds, which the coordinator received.
-        slots: [values] the slot of the victim in which each colluder sits.
-        values: [values, 2, limbs] what each colluder holds: of the self and of the pair secret.
-    """
-    k = graph.neighbours
-    sealed, of_pair = np.split(wrapped, [masks.SEED * k])
-    size = len(masked) - len(of_pair)  # as much is published of both secrets
-    keys = []
-    for which, published in ((SELF, masked[size:]), (PAIR, of_pair)):
-        corrections = np.ascontiguousarray(published[masks.COMMITMENT :]).view("<u2")
-        known, answering = np.zeros((1, k, shares.LIMBS), np.uint16), np.zeros((1, k), np.bool_)
-        known[0, slots], answering[0, slots] = values[:, which], True
-        later = corrections.reshape(1, -1, shares.LIMBS)
-        everyone = np.ones((1, k), np.bool_)
-        secret = reconstruct_secret(known, later, everyone, answering, k - later.shape[1])
-        keys.append(masks.keys_of(secret, np.array([victim]), which, of))
-    seeds = np.ascontiguousarray(sealed).view("<u4").reshape(1, k, 4).astype(np.uint32)
-    others = graph.of(np.array([victim]))[0]
-    low, high = np.minimum(others, victim), np.maximum(others, victim)
-    pair_masks = masks.pair_keys_of(masks.wrap(seeds, keys[PAIR])[0], low, high, of)
-    words = fixed.unpack(masked[:size])[None].copy()
-    # The victim added the masks with larger ids and took away those with smaller ones.
-    added = np.append(victim < others, True)
-    nobody = np.full(len(added), masks.NOBODY)
-    every = np.vstack([pair_masks, keys[SELF]])
-    masks.add_masks(words, every, np.where(added, nobody, 0), np.where(added, 0, nobody))
-    return fixed.decode(fixed.unpack(fixed.pack(words))[0])
 
 
 MAX_DEVICES = 1000
@@ -510,6 +394,7 @@ def caught(before: Flags, after: Flags, many: int) -> Ints:
     return found
 
 
+@attack("colluders", "colluders who choose themselves")
 def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows for two draws, and the computed failure bound of the audited federation."""
     settings = scene.config(scene.tasks[0]).updates
@@ -521,13 +406,13 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     chosen = min(parameters.threshold, tolerated)  # nothing is guaranteed against more
     held = caught(before, after, chosen)
     needed = 2 * parameters.threshold - parameters.neighbours
-    yield CHOSEN_COLLUDERS_ATTACK.row(
+    yield finding(
         "the coordinator with chosen devices",
         f"devices whose vector {chosen} colluders open, chosen for each device "
         "by everything before the draw",
         "devices",
         Exactly(float((held >= needed).sum()), devices),
-        bound=(0.0, "10 % may collude, chosen before the draw (docs/privacy.md)")
+        bound=(0.0, "10 % may collude, chosen before the draw (docs/protocols.md)")
         if parameters.neighbours < devices - 1
         else None,
         knows_mechanism=True,
@@ -536,7 +421,7 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
     )
     whole = mask_parameters(settings, scene.graph.devices)
     failure = DRAWS * (whole.surrounded + whole.parted)
-    yield CHOSEN_COLLUDERS_ATTACK.row(
+    yield finding(
         "the coordinator with chosen devices",
         f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
         f"draw, open some vector: computed probability, in 2^-{settings.security_bits}",
@@ -544,8 +429,3 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
         Exactly(failure * 2.0**settings.security_bits),
         bound=(1.0, f"2^-{settings.security_bits} over a run (lumos.secagg.parameters)"),
     )
-
-
-CHOSEN_COLLUDERS_ATTACK = Attack(
-    name="colluders", title="colluders who choose themselves", run=attack_chosen_colluders
-)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from lumos.audit.attacker_models import area, ridge_scores
-from lumos.audit.attacks import Attack
+from lumos.audit.attacks import attack
 from lumos.audit.harness import Recorded, Scene
-from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Proportion
+from lumos.audit.table import Area, AuditRow, Estimate, Exactly, Proportion, finding
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.exchange.tape import Tape, TopicTraffic
@@ -42,6 +42,7 @@ AMONG_NEIGHBOURS = (
 """Topics on which devices talk to their neighbours and to nobody else."""
 
 
+@attack("broker", "what traffic tells whoever delivers it")
 def attack_broker(scene: Scene) -> Iterator[AuditRow]:
     """Yield what the traffic of each task tells."""
     for task in scene.tasks:
@@ -218,20 +219,16 @@ def _of_run(tape: Tape) -> list[TopicTraffic]:
 
 
 def _row(task: str, about: str, measure: str, estimate: Estimate, **more: Any) -> AuditRow:
-    return BROKER_ATTACK.row(BROKER, f"{task}: {about}", measure, estimate, **more)
+    return finding(BROKER, f"{task}: {about}", measure, estimate, **more)
 
 
-BROKER_ATTACK = Attack(
-    name="broker", title="what traffic tells whoever delivers it", run=attack_broker
-)
-
-
+@attack("ledger", "bytes on the transport against bytes in the ledger")
 def attack_ledger_conformance(scene: Scene) -> Iterator[AuditRow]:
     """Compare every device's bytes, of every recorded task and on both transports."""
     for task in scene.tasks:
         recorded = scene.recorded(task)
         for what, wrong in uncounted_bytes(recorded).items():
-            yield LEDGER_CONFORMANCE_ATTACK.row(
+            yield finding(
                 "the operator",
                 f"{task}, {what}: bytes that some device sent or received, and the ledger "
                 "did not count",
@@ -275,10 +272,3 @@ def difference(tape: Tape, exchange: int, ledger: LedgerReport) -> int:
         wrong += int(np.abs(sent - ledger.bytes_sent).sum())
         wrong += int(np.abs(received - ledger.bytes_received).sum())
     return wrong
-
-
-LEDGER_CONFORMANCE_ATTACK = Attack(
-    name="ledger",
-    title="bytes on the transport against bytes in the ledger",
-    run=attack_ledger_conformance,
-)

@@ -17,21 +17,22 @@ numbers are uniform: both are left out. Nothing here reads the state of a progra
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from lumos.audit.attacks import Attack
+from lumos.audit.attacker_models import train_network
+from lumos.audit.attacks import attack
 from lumos.audit.harness import Scene, slots_of
-from lumos.audit.table import Area, AuditRow, Proportion
+from lumos.audit.table import Area, AuditRow, Proportion, finding
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.messages import PUBLIC_ID, Door
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.training.metrics import auc
-from lumos.trees.balance import balance
+from lumos.trees.balance import Balanced, balance
 from lumos.trees.balancers import TreeSettings
 from lumos.trees.balancers.optimal import next_threshold
 from lumos.twoparty.comparer import ComparisonAnswers, recording_answers
@@ -67,10 +68,7 @@ class TreeRun:
 
     graph: Graph = field(repr=False)
     balancer: str
-    keep: Flags = field(repr=False)
-    workload: Ints = field(repr=False)
-    largest: int
-    cost: dict[str, float]
+    trees: Balanced = field(repr=False)
     pairs: Events = field(repr=False)
     """Events that devices saw of devices."""
     coordinator: Events = field(repr=False)
@@ -81,24 +79,11 @@ def record_trees(graph: Graph, settings: TreeSettings, *, seed: int = 0) -> Tree
     """Balance a graph and record what passed."""
     with recording() as tape, recording_answers(tape) as answers:
         trees = balance(graph, settings, seed=seed, transport="recording")
-    ledger, edges = trees.ledger, max(1, graph.edges)
-    cost = {
-        "largest": float(trees.max_workload),
-        "messages": float(ledger.messages),
-        "rounds": float(ledger.rounds),
-        "comparisons": float(ledger.comparisons),
-        "comparison_bits_per_pair": float(ledger.bits_per_pair_mean),
-        "comparison_bits_of_a_pair_at_most": float(ledger.bits_per_pair_largest),
-        "control_bits_per_edge": ledger.control_bits / edges,
-    }
     pairs, coordinator = events_of(tape, answers, graph.devices)
     return TreeRun(
         graph=graph,
         balancer=settings.balancer,
-        keep=trees.keep,
-        workload=trees.workload,
-        largest=trees.max_workload,
-        cost=cost,
+        trees=trees,
         pairs=pairs,
         coordinator=coordinator,
     )
@@ -192,14 +177,14 @@ def own_numbers(run: TreeRun) -> Floats:
     """
     degree = run.graph.degrees
     owner = np.repeat(np.arange(run.graph.devices), degree)
-    workload = run.workload[owner]
+    workload = run.trees.workload[owner]
     return np.column_stack(
         [
             np.log(degree[owner]),
             degree[owner],
             workload,
             np.log1p(workload),
-            run.keep,
+            run.trees.keep,
             _one_hot(np.minimum(workload, 40), 0, 40),
         ]
     ).astype(np.float32)
@@ -345,30 +330,6 @@ def _views(run: TreeRun, adversary: Adversary, seed: int) -> "dict[Knowledge, _V
     return _pooled(run) if adversary == "pooled neighbours" else _coordinator(run)
 
 
-def determined_classes(run: TreeRun) -> float:
-    """Return the share of devices for which pooled neighbours are certain of round(ln degree).
-
-    From the first three-way answer on each edge, where a balancer starts by one: own value a, and
-    the victim's is below, equal or above.
-    """
-    slot, events = slot_events(run)
-    devices = run.graph.devices
-    low, high = np.zeros(devices, np.int64), np.full(devices, int(np.log(max(2, devices))) + 1)
-    first = np.zeros(len(slot), np.bool_)
-    first[np.unique(slot, return_index=True)[1]] = True
-    for sign in (-1, 0, 1):
-        name = f"3-way answer {sign}"
-        if name in events.kinds:
-            mine = first & (events.kind == events.kinds.index(name))
-            victim, value = events.seen[mine], events.value[mine]
-            if sign <= 0:
-                np.maximum.at(low, victim, value - sign)
-            if sign >= 0:
-                np.minimum.at(high, victim, value - sign)
-    there = run.graph.degrees > 0
-    return float((low == high)[there].mean())
-
-
 class _Views:
     """Numbers that an attacker reads, the victim of each row, and the weight of each row."""
 
@@ -412,7 +373,7 @@ def _read(run: TreeRun, slots: Ints) -> Floats:
     wanted = place[slot] >= 0
     owner = np.repeat(np.arange(run.graph.devices), run.graph.degrees)
     return Reader(events).numbers(
-        place[slot[wanted]], len(slots), taken(events, wanted), run.workload[owner[slots]]
+        place[slot[wanted]], len(slots), taken(events, wanted), run.trees.workload[owner[slots]]
     )
 
 
@@ -460,7 +421,7 @@ def _coordinator(run: TreeRun) -> dict[Knowledge, _Views]:
 
 def _attack(run: TreeRun, views: _Views, known: Flags) -> tuple[dict[str, float], int]:
     """Return accuracies on the victims that are not known, and their number."""
-    degree, workload = run.graph.degrees, run.workload
+    degree, workload = run.graph.degrees, run.trees.workload
     values = _degree_values(int(degree.max()))
     learn = known[views.victim]
     asked = views.victim[~learn]
@@ -541,23 +502,17 @@ def _distributions(
     of = np.unique(views.victim[learn], return_inverse=True)[1]
     back = torch.from_numpy(np.random.default_rng(1).random(int(of.max()) + 1)[of] < 0.2)
     held, used = torch.nonzero(back)[:, 0], torch.nonzero(~back)[:, 0]
-    adam = torch.optim.AdamW(model.parameters(), _RATE, weight_decay=_DECAY)
-    best, kept, worse = float("inf"), _copied(model), 0
-    for step in range(_STEPS):
-        adam.zero_grad()
-        of_batch = loss(used[torch.randint(len(used), (_BATCH,))])
-        of_batch.backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        if step % _CHECK == _CHECK - 1:
-            model.eval()
-            with torch.no_grad():
-                now = float(loss(held))
-            model.train()
-            best, kept, worse = (now, _copied(model), 0) if now < best else (best, kept, worse + 1)
-            if worse == _MAX_WORSE_CHECKS:
-                break
-    model.load_state_dict(kept)
-    model.eval()
+    train_network(
+        model,
+        loss,
+        lambda step: used[torch.randint(len(used), (_BATCH,))],
+        held,
+        steps=_STEPS,
+        every=_CHECK,
+        rate=_RATE,
+        decay=_DECAY,
+        patience=_MAX_WORSE_CHECKS,
+    )
     with torch.no_grad():
         by_degree, by_workload = model(asked).split(many, 1)
         return (
@@ -566,10 +521,7 @@ def _distributions(
         )
 
 
-def _copied(model: torch.nn.Module) -> dict[str, Any]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
+@attack("trees", "degrees and workloads from tree messages", "paper")
 def attack_tree_messages(scene: Scene) -> Iterator[AuditRow]:
     """Attack the balancer of the run on the whole graph, with the ideal comparison."""
     settings = replace(scene.config(scene.tasks[0]).trees, compare="ideal")
@@ -582,7 +534,7 @@ def attack_tree_messages(scene: Scene) -> Iterator[AuditRow]:
             continue
         for target in TARGETS:
             found, area = leak.found[target], target == ABOVE
-            yield TREE_MESSAGES_ATTACK.row(
+            yield finding(
                 leak.adversary,
                 f"{target}, while trees are balanced ({leak.balancer})",
                 "AUC" if area else "accuracy",
@@ -600,11 +552,3 @@ def attack_tree_messages(scene: Scene) -> Iterator[AuditRow]:
                     ),
                 ),
             )
-
-
-TREE_MESSAGES_ATTACK = Attack(
-    name="trees",
-    title="degrees and workloads from tree messages",
-    run=attack_tree_messages,
-    profiles=frozenset({"paper"}),
-)

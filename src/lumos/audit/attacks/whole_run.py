@@ -14,8 +14,7 @@ which no message shows, tell whether labels that are never released are randomiz
 not read again once it is drawn: with other labels and the same draws, devices add the same to every
 sum.
 
-Whatever they find, a label has its pure ε, because all sums are functions of the randomized label;
-with `label_epsilon=inf` the sums' (ε, δ) and the randomized label's ε add up.
+Whatever they find, a label has its pure ε, because all sums are functions of the randomized label.
 
 The second is about features and edges. Its informed attacker knows everything but which of two rows
 of features a device has, or whether one edge is there. Two runs that differ in this have sums at an
@@ -30,7 +29,6 @@ without it, stands beside what the table counts for them. This attacker also kno
 would be without noise, and so how much noise was in them: stage by stage beside the account's.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -38,8 +36,8 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from scipy.special import ndtr
 
-from lumos.audit.attacks import Attack
-from lumos.audit.attacks.neighbours import most_right, raised_odds
+from lumos.audit.attacks import attack
+from lumos.audit.attacks.neighbours import label_row, raised_odds, shares_of, spelled
 from lumos.audit.attacks.replay import (
     Transcript,
     changed,
@@ -50,13 +48,14 @@ from lumos.audit.attacks.replay import (
     replay_of,
     share_of,
 )
-from lumos.audit.harness import Recorded, Scene, printed, without_masked_vectors
+from lumos.audit.harness import COLUMNS, Recorded, Scene, printed, without_masked_vectors
 from lumos.audit.table import (
     CONFIDENCE,
     AuditRow,
     Exactly,
     NoiseRatio,
     Proportion,
+    finding,
     noise_row,
     noise_square,
 )
@@ -64,18 +63,17 @@ from lumos.graph import Graph
 from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import Digits, RandomizedResponse
 from lumos.secagg.noise import mu_for
-from lumos.strict.classify.stages import ENCODER, ClassifySchedule
+from lumos.strict.classify.stages import ENCODER
 from lumos.strict.settings import settings_of
+from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, FEATURES_REPLACED, LABEL_REPLACED
 from lumos.training.problem import features_of
 from lumos.training.split import Role
 from lumos.typing import Doubles, Flags, Ints
 
 INFORMED = "whoever knows all but one label"
-LABEL = "label: this one or another"
 FEW = 3
 UNMOVED = 1e-6
 """A distance, in units of the noise, that stands for none: that of rounding."""
-COLUMNS = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
 
 
 def simulated(scene: Scene) -> Recorded:
@@ -89,6 +87,7 @@ def simulated(scene: Scene) -> Recorded:
     )
 
 
+@attack("whole-run", "labels from all sums of a run", "strict", "classify")
 def attack_whole_run_label(scene: Scene) -> Iterator[AuditRow]:
     """Yield the rows of the informed attacker, then of row holders."""
     recorded = simulated(scene)
@@ -96,9 +95,8 @@ def attack_whole_run_label(scene: Scene) -> Iterator[AuditRow]:
     scene.say("likelihood of every label in all sums")
     yield from informed_rows(recorded, InformedGuesses.of(replayed))
     yield from row_holders(recorded, replayed)
-    if not math.isinf(settings_of(recorded.config).sums_epsilon):
-        yield drawn_row(recorded, replayed)
-        yield undrawn_row(replayed)
+    yield drawn_row(recorded, replayed)
+    yield undrawn_row(replayed)
 
 
 class InformedGuesses(NamedTuple):
@@ -146,8 +144,8 @@ class InformedGuesses(NamedTuple):
         if randomized_label:
             randomized_labels = self.run.seen.randomized_labels
             senders = np.flatnonzero(randomized_labels >= 0)
-            seen[senders] *= _randomized_label_table(schedule)[:, randomized_labels[senders]].T
-        table = schedule.label_form.table(schedule.strict.sums_epsilon)  # [label, value]
+            seen[senders] *= np.eye(seen.shape[1])[randomized_labels[senders]]
+        table = schedule.label_form.table(schedule.strict.label_epsilon)  # [label, value]
         with np.errstate(divide="ignore"):
             posterior: Doubles = np.log(seen @ table.T)
             posterior += 0.0 if prior is None else np.log(prior)
@@ -161,19 +159,6 @@ class InformedGuesses(NamedTuple):
         guess = self.posterior(randomized_label=randomized_label, prior=prior).argmax(axis=1)
         right: np.ndarray = (guess == self.run.graph.labels)[self.run.roles == role]
         return right
-
-
-def _randomized_label_table(schedule: ClassifySchedule) -> Doubles:
-    """Return [values of the sums, randomized labels] the probability of a randomized label, given
-    the value that sums use."""
-    form, strict = schedule.randomized_form, schedule.strict
-    if math.isinf(strict.sums_epsilon):
-        return form.table(strict.epsilon)  # the value is the label
-    kept = form.strength(strict.epsilon) / form.strength(strict.sums_epsilon)
-    every = np.arange(form.alphabet)
-    same_place = every[:, None] // form.base == every // form.base
-    table: Doubles = kept * np.eye(form.alphabet) + (1 - kept) / form.base * same_place
-    return table
 
 
 def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[AuditRow]:
@@ -194,13 +179,14 @@ def informed_rows(recorded: Recorded, guesses: InformedGuesses) -> Iterator[Audi
         # Draws of randomized labels are independent; without them the noise decides, which all
         # share.
         cases = len(here) if randomized_label else independent_cases(run, another, here)
-        yield _row(
-            recorded,
-            role,
-            chance=(float(counts.max() / counts.sum()), "the most frequent label"),
-            adversary=INFORMED,
-            about=f"label of one of the {COLUMNS[role]}, from {what}",
-            estimate=share_of(right, cases),
+        chance = float(counts.max() / counts.sum())
+        yield finding(
+            INFORMED,
+            f"label of one of the {COLUMNS[role]}, from {what}",
+            "accuracy",
+            share_of(right, cases),
+            chance=(chance, "the most frequent label"),
+            bound=odds_bound(recorded, role, chance),
             knows_mechanism=True,
             note=f"It knows all other data and draws, and makes no use of what features alone "
             f"tell of a label. {len(here):,} devices share the noise of one "
@@ -222,16 +208,15 @@ def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
     right = guess == labels
     without = Proportion(int(right[outside].sum()), len(outside))
     frequent = np.bincount(labels[here]).max() / len(here)
-    yield _row(
-        recorded,
-        Role.TRAIN,
+    # Few devices may be outside: the most that the guess may be worth there.
+    at_most = max(float(frequent), without.interval(CONFIDENCE)[1])
+    yield finding(
+        "everybody",
+        "label of a training device that holds a word of few, from its rows in all sums",
+        "accuracy",
+        Proportion(int(right[here].sum()), len(here)),
         chance=(without.value, "the same guess about test devices, which are in no sum"),
-        # Few devices may be outside: the most that the guess may be worth there.
-        at_most=max(float(frequent), without.interval(CONFIDENCE)[1]),
-        adversary="everybody",
-        about="label of a training device that holds a word of few, from its rows in all sums",
-        estimate=Proportion(int(right[here].sum()), len(here)),
-        knows_mechanism=False,
+        bound=odds_bound(recorded, Role.TRAIN, at_most),
         note=f"It knows the words of devices and who trains, and no label; of few are words of at "
         f"most {FEW} training devices. The bound multiplies by e^ε the largest odds "
         "that the guess may have without.",
@@ -240,26 +225,18 @@ def row_holders(recorded: Recorded, run: Transcript) -> Iterator[AuditRow]:
 
 def drawn_row(recorded: Recorded, run: Transcript) -> AuditRow:
     """Return the row about labels of validation devices, if their unreleased draws were known."""
-    epsilon, form = run.schedule.strict.sums_epsilon, run.labels.form
+    epsilon, form = run.schedule.strict.label_epsilon, run.labels.form
     here = np.flatnonzero(run.roles == Role.VALIDATION)
     labels, values = np.asarray(run.graph.labels)[here], run.labels.values[here]
-    counts = np.bincount(labels, minlength=form.size)
-    prior = counts / max(1, counts.sum())
-    guess = (prior[:, None] * form.table(epsilon))[:, values].argmax(axis=0)
-    cell = printed(recorded.run, LABEL, COLUMNS[Role.VALIDATION])
-    return WHOLE_RUN_LABEL_ATTACK.row(
+    prior = shares_of(labels, form.size)
+    cell = printed(recorded.run, LABEL_REPLACED, COLUMNS[Role.VALIDATION])
+    return label_row(
         "whoever knew a draw that is never sent",
         "label of one of the validation devices, from the label that sums use for it",
-        "accuracy",
-        Proportion(int((guess == labels).sum()), len(here)),
-        chance=(float(prior.max()), "the most frequent label"),
-        bound=None
-        if cell is None
-        else (
-            most_right(cell[0], form.size, prior, cell[1]),
-            f"{LABEL}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}",
-        ),
-        knows_mechanism=True,
+        (prior[:, None] * form.table(epsilon))[:, values].argmax(axis=0),
+        labels,
+        prior,
+        (cell, f"{LABEL_REPLACED}, {COLUMNS[Role.VALIDATION]}, {spelled(cell)}"),
         note="No message shows these draws; the simulation repeats them.",
     )
 
@@ -269,7 +246,7 @@ def undrawn_row(run: Transcript) -> AuditRow:
     labels, classes = np.asarray(run.graph.labels), run.schedule.classes
     other = np.where(labels < 0, labels, (labels + 1) % classes)
     moves = moved(run, replay(run, graph=changed(run.graph, labels=other)))
-    return WHOLE_RUN_LABEL_ATTACK.row(
+    return finding(
         INFORMED,
         "devices whose vectors change with the label, where its draw stays the same",
         "devices",
@@ -303,62 +280,23 @@ def guesses_by_rows(run: Transcript, words: Ints) -> Ints:
     return guess
 
 
-def _row(
-    recorded: Recorded,
-    role: Role,
-    *,
-    adversary: str,
-    about: str,
-    estimate: Proportion,
-    chance: tuple[float, str],
-    at_most: float | None = None,
-    knows_mechanism: bool,
-    note: str,
-) -> AuditRow:
-    """Return a row whose bound multiplies the odds of the best guess without messages by e^ε.
+def odds_bound(recorded: Recorded, role: Role, chance: float) -> tuple[float, str] | None:
+    """Return the bound that multiplies the odds of the best guess without messages by e^ε.
 
     Args:
-        chance: how often that guess is right, and whose it is.
-        at_most: the same for the bound, where `chance` was found in a sample.
+        chance: how often that guess is right, at most.
     """
-    cell = printed(recorded.run, LABEL, COLUMNS[role])
-    odds, classes = chance[0] if at_most is None else at_most, recorded.graph.class_count
-    return WHOLE_RUN_LABEL_ATTACK.row(
-        adversary,
-        about,
-        "accuracy",
-        estimate,
-        chance=chance,
-        bound=None
-        if cell is None
-        else (
-            raised_odds(cell[0], odds, classes, cell[1]),
-            f"{LABEL}, {COLUMNS[role]}, {spelled(cell)}",
-        ),
-        knows_mechanism=knows_mechanism,
-        note=note,
-    )
+    cell = printed(recorded.run, LABEL_REPLACED, COLUMNS[role])
+    if cell is None:
+        return None
+    bound = raised_odds(cell[0], chance, recorded.graph.class_count, cell[1])
+    return bound, f"{LABEL_REPLACED}, {COLUMNS[role]}, {spelled(cell)}"
 
 
-def spelled(cell: tuple[float, float]) -> str:
-    """Return a cell of the table of guarantees, as it is printed."""
-    return f"({cell[0]:g}, {cell[1]:g})" if cell[1] else f"ε = {cell[0]:g}, pure"
+# Features replaced, and an edge added or removed, against the printed cells.
 
 
-WHOLE_RUN_LABEL_ATTACK = Attack(
-    name="whole-run",
-    title="labels from all sums of a run",
-    run=attack_whole_run_label,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"classify"}),
-)
-
-
-# These features or others, and one edge: there or not, against the printed cells.
-
-FEATURES, EDGE = "features: these or others", "one edge: there or not"
-
-
+@attack("features", "features and edges from all sums of a run", "strict", "classify")
 def attack_feature_swap(scene: Scene) -> Iterator[AuditRow]:
     """Yield the rows about noise and features, then about edges."""
     recorded = simulated(scene)
@@ -383,9 +321,7 @@ def noise_rows(run: Transcript) -> Iterator[AuditRow]:
             squares[part.stage] = squares.get(part.stage, 0.0) + noise_square(found, noise)
             numbers[part.stage] = numbers.get(part.stage, 0) + len(found)
     for stage in squares:
-        yield noise_row(
-            FEATURE_SWAP_ATTACK.name, INFORMED, stage, NoiseRatio(squares[stage], numbers[stage])
-        )
+        yield noise_row(INFORMED, stage, NoiseRatio(squares[stage], numbers[stage]))
 
 
 def other_features(graph: Graph, generator: np.random.Generator) -> dict[str, Any]:
@@ -416,7 +352,7 @@ def feature_rows(
         name = max(distances, key=lambda name: float(distances[name][here].max(initial=0)))
         yield from _rows(
             recorded,
-            FEATURES,
+            FEATURES_REPLACED,
             column,
             mu=distances[name][here],
             right=log_likelihood(run, others[name])[here] < 0,
@@ -441,7 +377,7 @@ def edge_rows(
         if here.any():
             yield from _rows(
                 recorded,
-                EDGE,
+                EDGE_ADDED_OR_REMOVED,
                 column,
                 mu=distances[here],
                 right=ratio[here] < 0,
@@ -451,7 +387,7 @@ def edge_rows(
             )
     found, strict = propagated_label_ratios(run, without, edges), run.schedule.strict
     if found is not None:
-        yield FEATURE_SWAP_ATTACK.row(
+        yield finding(
             INFORMED,
             "an edge: there, or not, from all propagated labels, largest log-likelihood ratio",
             "ε",
@@ -486,7 +422,7 @@ def _rows(
         where += f", less ε = {messages:g} by propagated labels" * (messages > 0)
         mu_bound = largest, f"μ of {where}"
         guess_bound = float(ndtr(largest / 2)), f"Φ(μ/2) of {where}"
-    yield FEATURE_SWAP_ATTACK.row(
+    yield finding(
         INFORMED,
         f"{what}, largest distance",
         "μ",
@@ -496,7 +432,7 @@ def _rows(
         note="Exact: the distance of all vectors in all sums, in units of the noise.",
     )
     if cases:
-        yield FEATURE_SWAP_ATTACK.row(
+        yield finding(
             INFORMED,
             f"{what}, guessed",
             "accuracy",
@@ -555,12 +491,3 @@ def _chosen(evidence: Doubles) -> Doubles:
 def _keys(edges: Ints, devices: int) -> Ints:
     keys: Ints = edges.min(axis=1) * devices + edges.max(axis=1)
     return keys
-
-
-FEATURE_SWAP_ATTACK = Attack(
-    name="features",
-    title="features and edges from all sums of a run",
-    run=attack_feature_swap,
-    profiles=frozenset({"strict"}),
-    tasks=frozenset({"classify"}),
-)

@@ -24,8 +24,8 @@ from lumos.deploy.identity import described
 from lumos.deploy.protocol.frames import Alive, Closed, Data, Frame, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.deploy.protocol.questions import QUESTIONS, AnsweredPairs, PairQuestions
 from lumos.deploy.protocol.rounds import DeviceRounds, ParticipantStore
-from lumos.deploy.questions import QUESTIONS, AnsweredPairs, PairQuestions
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.typing import Arrays, Bytes

@@ -10,7 +10,7 @@ from lumos.graph.arrays import Ids, is_sparse, shown, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.io import ReadOptions, directed, weighted
-from lumos.graph.io.files import MAX_ID
+from lumos.graph.io.text_table import MAX_ID
 from lumos.graph.labels import (
     UNKNOWN,
     Labelled,

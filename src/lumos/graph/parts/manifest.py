@@ -18,7 +18,8 @@ import numpy.typing as npt
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, lookup, shown
 from lumos.graph.facts import GraphFacts
-from lumos.graph.io.files import readable, table_of
+from lumos.graph.io.files import readable
+from lumos.graph.io.text_table import table_of
 from lumos.storage import one_line, write_text
 from lumos.typing import Ints
 

@@ -33,7 +33,7 @@ from lumos.graph.demo import COMMUNITIES, VOCABULARY, DemoDraws, demo_name
 from lumos.graph.facts import GraphFacts, described, facts_of, fingerprint
 from lumos.graph.graph import Graph
 from lumos.graph.io import NOT_ASKED, ReadOptions
-from lumos.graph.io.files import TextTable, readable
+from lumos.graph.io.files import readable
 from lumos.graph.io.tables import (
     SUFFIXES,
     devices_of_tables,
@@ -43,6 +43,7 @@ from lumos.graph.io.tables import (
     read_files,
     unknown_id,
 )
+from lumos.graph.io.text_table import TextTable
 from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import Partition
 from lumos.graph.parts.parts_folder import PartsWriter, is_parts_folder

@@ -304,7 +304,7 @@ class Selection(NamedTuple):
 
 def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
     """Return accuracy and its standard error, from the number of devices that agree."""
-    form, epsilon = schedule.label_form, schedule.strict.sums_epsilon
+    form, epsilon = schedule.label_form, schedule.strict.label_epsilon
     devices = max(1, schedule.validation)
     share = min(1.0, max(0.0, agreed / devices))
     other, strength = form.other(epsilon) / COIN, form.strength(epsilon)

@@ -2,15 +2,13 @@
 
 Guarantee: everything that leaves a device, in this run and in all others with the same book,
 depends on its label only through the draws in `lumos.ldp.labels`. So against neighbours,
-non-neighbours and the coordinator together, a label has the pure ε of the label that sums use, for
-any two values and any number of sums and runs. With `label_epsilon=inf` sums use the true label,
-and only their noise protects it.
+non-neighbours and the coordinator together, a label has the pure ε of its one randomized label,
+for any two values and any number of sums and runs.
 
 Losses are corrected for the known noise (forward correction, Patrini et al. 2017): the likelihood
 of ỹ is that of R applied to the predicted probabilities.
 """
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,9 +32,7 @@ class NoisyLabels(NamedTuple):
     form: LabelForm
     """Encoding of the values."""
     values: Ints
-    """[hosted] the value that sums use; `NO_LABEL` where a device has none."""
-    randomized_labels: Ints
-    """[hosted] the value that a training device releases; `NO_LABEL` where there is none."""
+    """[hosted] the randomized label; `NO_LABEL` where a device has none."""
     paid: Doubles
     """[hosted] ε that the draws cost in this run."""
     likelihood: Doubles
@@ -89,27 +85,22 @@ def draw_labels(
         labels: [hosted].
         participants: [hosted] whether the device trains or validates.
     """
-    form, strict = schedule.randomized_form, schedule.strict
+    form, epsilon = schedule.label_form, schedule.strict.label_epsilon
     rows = np.flatnonzero(participants)
-    exact = math.isinf(strict.sums_epsilon)
-    levels = (strict.epsilon,) if exact else (strict.epsilon, strict.sums_epsilon)
     paid = np.zeros(len(shard))
     if book is None:
-        drawn = LabelDraws.first(form, labels[rows], shard.randomness, rows).at(*levels)
-        paid[rows] = max(levels)
+        drawn = LabelDraws.first(form, labels[rows], shard.randomness, rows).at(epsilon)
+        paid[rows] = epsilon
     else:
         drawn, paid[rows] = book.labels(
             form,
             shard.devices[rows],
             labels[rows],
-            levels,
+            (epsilon,),
             randomness=shard.randomness,
             rows=rows,
             classes=schedule.class_names,
         )
-    randomized_labels, values = np.full((2, len(shard)), NO_LABEL, np.int64)
-    randomized_labels[rows] = drawn[0]
-    values[rows] = labels[rows] if exact else drawn[-1]
-    of_sums = schedule.label_form
-    likelihood = of_sums.table(strict.sums_epsilon) * of_sums.places
-    return NoisyLabels(of_sums, values, randomized_labels, paid, likelihood)
+    values = np.full(len(shard), NO_LABEL, np.int64)
+    values[rows] = drawn[0]
+    return NoisyLabels(form, values, paid, form.table(epsilon) * form.places)

@@ -101,10 +101,8 @@ class Counts(ClassifyStage):
     share = 0.06
     bounded = True
 
-    @property
-    def moves(self) -> Sensitivity:
-        """Rows of norm 1."""
-        return Sensitivity(1.0, math.sqrt(2), math.sqrt(2))
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """Rows of norm 1."""
 
     def width(self, features: int) -> int:
         """Return one number for each feature."""
@@ -144,7 +142,7 @@ class EncoderStage(ClassifyStage):
     def moves(self) -> Sensitivity:
         """Clipped gradients, which shrink with the strength of randomized labels."""
         first = self.schedule.strict.clip * self.schedule.strength
-        return Sensitivity(first, self.schedule.features_change * first, 2 * first)
+        return Sensitivity(first, self.schedule.features_change * first)
 
     def budget(self, step: int) -> float:
         """Return a share that falls from sum to sum."""
@@ -177,10 +175,8 @@ class Scale(ClassifyStage):
     roles = VALIDATES
     share = 0.10
 
-    @property
-    def moves(self) -> Sensitivity:
-        """Clipped losses."""
-        return Sensitivity(LOSS_NORM, 2 * LOSS_NORM, 2 * LOSS_NORM)
+    moves = Sensitivity(LOSS_NORM, 2 * LOSS_NORM)
+    """Clipped losses."""
 
     def width(self, features: int) -> int:
         """Return the number of scales."""
@@ -208,15 +204,13 @@ class RandomizedLabels(ClassifyStage):
     bounded = True
     replayed = True
 
-    @property
-    def moves(self) -> Sensitivity:
-        """Damped counts in the row of the own label."""
-        return Sensitivity(1.0, 0.0, math.sqrt(2), 1 / (1 + PSEUDO_COUNT))
+    moves = Sensitivity(1.0, 0.0, 1 / (1 + PSEUDO_COUNT))
+    """Damped counts in the row of the own label."""
 
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
         schedule = self.schedule
-        return schedule.label_form.alphabet * schedule.randomized_form.alphabet
+        return schedule.label_form.alphabet * schedule.label_form.alphabet
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
         """Have training devices send their randomized label."""
@@ -289,7 +283,7 @@ class EvidenceWeightsStage(ClassifyStage):
     def moves(self) -> Sensitivity:
         """Clipped gradients."""
         clip = self.schedule.strict.clip
-        return Sensitivity(clip, 2 * clip, 2 * clip, 2 * clip)
+        return Sensitivity(clip, 2 * clip, 2 * clip)
 
     def budget(self, step: int) -> float:
         """Return the same for each sum."""
@@ -365,7 +359,7 @@ class SelectionStage(ClassifyStage):
         """0 or 1 for the local classifier, and for gain or loss of each other candidate."""
         others = len(self.schedule.candidates) - 1
         every = math.sqrt(1 + 2 * others)
-        return Sensitivity(math.sqrt(1 + others), every, every, math.sqrt(others))
+        return Sensitivity(math.sqrt(1 + others), every, math.sqrt(others))
 
     def width(self, features: int) -> int:
         """Return one number for the local classifier, and two for each other candidate."""
@@ -392,11 +386,8 @@ class Temperature(ClassifyStage):
     question = EDGE
     bounded = True
 
-    @property
-    def moves(self) -> Sensitivity:
-        """Numbers from 0 to 1."""
-        sure = math.sqrt(len(TEMPERED))
-        return Sensitivity(sure, sure, sure, sure)
+    moves = Sensitivity(*[math.sqrt(len(TEMPERED))] * 3)
+    """Numbers from 0 to 1."""
 
     def width(self, features: int) -> int:
         """Return the number of temperatures."""
@@ -453,18 +444,11 @@ class ClassifySchedule(Schedule):
         return CANDIDATES if self.strict.tree_network else CANDIDATES[:2]
 
     @cached_property
-    def randomized_form(self) -> LabelForm:
+    def label_form(self) -> LabelForm:
         """Encoding of a label for randomization, the same at all levels of noise."""
         return LabelForm.of(
-            make_mechanism(self.classes, self.strict.epsilon, self.strict.mechanism)
+            make_mechanism(self.classes, self.strict.label_epsilon, self.strict.mechanism)
         )
-
-    @property
-    def label_form(self) -> LabelForm:
-        """Encoding of a label in sums: that of randomized labels; one-hot for true labels."""
-        if math.isinf(self.strict.sums_epsilon):
-            return LabelForm(self.classes, 1, self.classes)
-        return self.randomized_form
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
@@ -474,7 +458,7 @@ class ClassifySchedule(Schedule):
     @property
     def strength(self) -> float:
         """Strength r = p - q of the label in sums: all gradients shrink by it."""
-        return self.label_form.strength(self.strict.sums_epsilon)
+        return self.label_form.strength(self.strict.label_epsilon)
 
     @property
     def features_change(self) -> float:
@@ -497,7 +481,7 @@ class ClassifySchedule(Schedule):
         """Return the tree network on randomized labels and propagated labels, as it starts."""
         from lumos.strict.classify.head import ResidualHead
 
-        values = self.randomized_form.alphabet
+        values = self.label_form.alphabet
         values += self.strict.propagated_labels * self.propagated_label_mechanism.alphabet
         generator = public.generator("weights")
         return ResidualHead(self.config.model, self.classes, values, generator)
@@ -505,11 +489,8 @@ class ClassifySchedule(Schedule):
     def disclosed(self, role: Role) -> Disclosed:
         """Return what is seen of a device of some role in one run."""
         strict = self.strict
-        label = strict.sums_epsilon
-        if math.isinf(label):  # only the randomized label is a release
-            label = strict.epsilon if role == Role.TRAIN else 0.0
         return Disclosed(
-            label=label if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
+            label=strict.label_epsilon if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
             propagated_labels=strict.propagated_labels * strict.propagated_epsilon,
             mu=self.run_mu(role),
         )

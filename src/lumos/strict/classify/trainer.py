@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.ldp.bounds import of_one_scale
 from lumos.ldp.mechanisms import one_hot
 from lumos.strict.accounting import BookView, Disclosed, propagated_label_charge
-from lumos.strict.book import ReleaseBook
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import (
     EVIDENCE_WEIGHTS_RATE,
@@ -35,7 +33,6 @@ from lumos.strict.classify.evidence import (
     MessageCounts,
     Selection,
 )
-from lumos.strict.classify.guarantees import ROLES, Found, guarantees, reading, warnings
 from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import (
     EVIDENCE_WEIGHTS,
@@ -46,6 +43,13 @@ from lumos.strict.classify.stages import (
 )
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
+from lumos.strict.guarantees import (
+    ROLES,
+    Found,
+    classify_guarantees,
+    classify_reading,
+    classify_warnings,
+)
 from lumos.strict.messages import (
     PROPAGATED_LABEL,
     RANDOMIZED_LABEL,
@@ -55,7 +59,6 @@ from lumos.strict.messages import (
     propagated_labels,
     send_over,
 )
-from lumos.strict.sums import FollowedSums
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
 from lumos.training.split import Role
@@ -92,36 +95,18 @@ class ClassifyResult(NamedTuple):
 
 
 class StrictClassifier(StrictTrainer):
-    """The strict trainer of one shard, for labels.
-
-    Args:
-        private: private data of the devices; their labels are drawn here, and not kept.
-        schedule: everything public about the run.
-        others: those of `StrictTrainer`.
-    """
+    """The strict trainer of one shard, for labels, which are drawn at the start and not kept."""
 
     schedule: ClassifySchedule
     _rows: FeatureRows
 
-    def __init__(
-        self,
-        shard: Shard,
-        endpoint: Endpoint,
-        private: PrivateData,
-        schedule: ClassifySchedule,
-        *,
-        book: ReleaseBook | None = None,
-        control: bool = False,
-        sums: FollowedSums | None = None,
-    ) -> None:
+    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+        shard, schedule = self.shard, self.schedule
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
-        super().__init__(
-            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
-        )
         self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
         self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
-        self._randomized_labels = np.where(train, self.labels.randomized_labels, -1)
+        self._randomized_labels = np.where(train, self.labels.values, -1)
         self._sent: list[Bytes] = []
         """[hosted, bytes] of each propagated label."""
         self.counts: list[MessageCounts] = []
@@ -164,19 +149,19 @@ class StrictClassifier(StrictTrainer):
     def release(self) -> Program[None]:
         """Have training devices send their randomized label, the same one to all neighbours."""
         if self.control:
-            drawn = drawn_randomized_labels(self.shard, self.schedule.randomized_form.alphabet)
+            drawn = drawn_randomized_labels(self.shard, self.schedule.label_form.alphabet)
             self._randomized_labels = np.where(self._randomized_labels >= 0, drawn, -1)
         # The ledger counts ε of what receivers see, even if an earlier run has paid for it.
         yield from self._exchange_randomized_labels(None)
 
     def _exchange_randomized_labels(self, slots: Ints | None) -> Program[None]:
         """Send randomized labels over some slots, or all, and count those that are received."""
-        shard, form = self.shard, self.schedule.randomized_form
+        shard, form = self.shard, self.schedule.label_form
         owner = shard.owner if slots is None else shard.owner[slots]
         sending = (self._randomized_labels >= 0)[owner]
         slots = np.flatnonzero(sending) if slots is None else slots[sending]
         bodies = form.messages(self._randomized_labels)[owner[sending]]
-        epsilon = self.schedule.strict.epsilon
+        epsilon = self.schedule.strict.label_epsilon
         read = partial(one_hot, limit=form.alphabet)
         received = yield from send_over(RANDOMIZED_LABEL, shard, slots, bodies, epsilon, read)
         body = received.body
@@ -280,10 +265,10 @@ class StrictClassifier(StrictTrainer):
             logits=result.logits,
             evaluated={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
-            exposed=reading(self.schedule),
-            guarantees=guarantees(self.schedule, self._book_view(result)),
+            exposed=classify_reading(self.schedule),
+            guarantees=classify_guarantees(self.schedule, self._book_view(result)),
             choice=self.schedule.candidates[self.choice],
-            warnings=warnings(self.schedule, self._found()),
+            warnings=classify_warnings(self.schedule, self._found()),
             kept={
                 "released": result.released,
                 "propagated_labels": result.propagated_labels,
@@ -422,7 +407,7 @@ class StrictClassifier(StrictTrainer):
             or sent.dtype != np.uint8
             or sent.shape != (len(released), strict.propagated_labels, mechanism.width)
             or len(released) > self.shard.total
-            or not (released < self.schedule.randomized_form.alphabet).all()
+            or not (released < self.schedule.label_form.alphabet).all()
         ):
             raise InputError("devices.npz: the messages do not match this run; train again")
 

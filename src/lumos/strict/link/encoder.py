@@ -8,7 +8,7 @@ Every proposal gets a reply.
 A device learns that a candidate proposed to it, and a proposer whether it was accepted: one bit
 each, through the door `control`. A device with few candidates would propose to each of them more
 often. Empty places hide their number; proposals of devices with more candidates than places reveal
-something about degrees (measured in docs/strict.md).
+something about degrees (measured in docs/strict-results.md).
 
 **Encoder.** A token is a feature that is not zero; if features may be negative, a negative value is
 another token than a positive one. z = unit(xᵀE) embeds the weighted tokens x of a device. A sum of

@@ -58,10 +58,8 @@ class TokenCounts(LinkStage):
     learns = "how often each token occurs"
     share = 0.03
 
-    @property
-    def moves(self) -> Sensitivity:
-        """Shares of norm 1."""
-        return Sensitivity(1.0, math.sqrt(2))
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """Shares of norm 1."""
 
     def width(self, features: int) -> int:
         """Return the number of tokens."""
@@ -139,10 +137,8 @@ class Whitening(LinkStage):
     learns = "the spread of embeddings"
     share = 0.02
 
-    @property
-    def moves(self) -> Sensitivity:
-        """z zᵀ of norm 1."""
-        return Sensitivity(1.0, math.sqrt(2))
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """z zᵀ of norm 1."""
 
     def width(self, features: int) -> int:
         """Return the upper half of a matrix."""
@@ -172,10 +168,8 @@ class Marks(LinkStage):
         """One for random marks, and one for each propagated label."""
         return 1 + self.schedule.strict.propagated_labels
 
-    @property
-    def moves(self) -> Sensitivity:
-        """A number up to 1, which depends on no features."""
-        return Sensitivity(1.0, 0.0)
+    moves = Sensitivity(1.0, 0.0)
+    """A number up to 1, which depends on no features."""
 
     def budget(self, step: int) -> float:
         """Return the same for each sum."""
@@ -208,10 +202,8 @@ class Levels(LinkStage):
     share = 0.10
     sessions = True
 
-    @property
-    def moves(self) -> Sensitivity:
-        """One bucket of an edge, and one of a non-neighbour."""
-        return Sensitivity(math.sqrt(2), 2.0)
+    moves = Sensitivity(math.sqrt(2), 2.0)
+    """One bucket of an edge, and one of a non-neighbour."""
 
     def width(self, features: int) -> int:
         """Return the number of buckets, for each way to compare and both kinds of pairs."""

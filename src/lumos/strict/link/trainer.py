@@ -17,15 +17,14 @@ from functools import partial
 import numpy as np
 
 from lumos.crypto.groups import choose_group
-from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.strict.accounting import Disclosed, propagated_label_charge
-from lumos.strict.book import UNMATCHED, ReleaseBook
+from lumos.strict.book import UNMATCHED
+from lumos.strict.guarantees import link_guarantees, link_reading, link_warnings
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
-from lumos.strict.link.guarantees import guarantees, reading, warnings
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -46,7 +45,6 @@ from lumos.strict.messages import (
     drawn_values,
     send_over,
 )
-from lumos.strict.sums import FollowedSums
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
 from lumos.training.split import Role
@@ -59,31 +57,12 @@ EDGE, NON_NEIGHBOUR = 0, 1
 
 
 class StrictLinker(StrictTrainer):
-    """The strict trainer of one shard, for links.
-
-    Args:
-        private: private data of the devices.
-        schedule: everything public about the run.
-        others: those of `StrictTrainer`.
-    """
+    """The strict trainer of one shard, for links."""
 
     schedule: LinkSchedule
 
-    def __init__(
-        self,
-        shard: Shard,
-        endpoint: Endpoint,
-        private: PrivateData,
-        schedule: LinkSchedule,
-        *,
-        book: ReleaseBook | None = None,
-        control: bool = False,
-        sums: FollowedSums | None = None,
-    ) -> None:
-        super().__init__(
-            shard, endpoint, private.features, schedule, book=book, control=control, sums=sums
-        )
-        train = schedule.config.train
+    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+        shard, schedule, train = self.shard, self.schedule, self.schedule.config.train
         group = choose_group(schedule.config.trees.group, simulated=train.randomness == "seeded")
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
@@ -279,10 +258,10 @@ class StrictLinker(StrictTrainer):
             logits=None,
             evaluated={MAIN: partial(evaluated, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
-            exposed=reading(self.schedule),
-            guarantees=guarantees(self.schedule, self._life()),
+            exposed=link_reading(self.schedule),
+            guarantees=link_guarantees(self.schedule, self._life()),
             choice=result.reading.way,
-            warnings=warnings(self.schedule, result.reading, self.tokens.width),
+            warnings=link_warnings(self.schedule, result.reading, self.tokens.width),
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )

@@ -1,11 +1,6 @@
-"""Questions to a device after the training: about its own label, and about pairs of devices.
+"""Questions between two devices after the training: the score of their pair.
 
-**Owner.** The owner of a running device asks it through a socket in the device's folder, which only
-the owner can open. A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link", "device":
-23}`; so is the answer. The question never leaves the machine. For a pair the device then asks the
-other one, by real cryptography (`PairQuestions`).
-
-**Pairs.** Two devices score their pair without anybody else. A question is a stream of envelopes
+Two devices score their pair without anybody else. A question is a stream of envelopes
 between its two ends, named by a number that the asker draws. The first envelope of a question that
 a device does not know makes it answer, within its budget. A device asks one question at a time, and
 answers one: each checks the budget before it counts.
@@ -20,44 +15,24 @@ not answer, and the other one answers once its own question is over: then both k
 **Restarts.** A device that is restarted has forgotten its open questions, and neither its answers
 nor its budget. An agreement, and the number of answers used, are on disk before anything follows
 from them (`write`).
-
-| file | holds |
-|---|---|
-| `answers.log` | pairs that it agreed to score, its budget after each, and the scores it learnt |
-| `answering.bin` | its own vectors, degree and propagated labels, and the public score buckets |
-
-The log is written before the other file. Where it is missing or damaged later, the number of
-answers that the device has given is unknown: it is refused, and no budget starts anew.
 """
 
-import asyncio
-import json
-import math
-import os
-import socket
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Set
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from lumos.crypto import entropy
 from lumos.deploy.protocol.frames import Data
-from lumos.deploy.protocol.job import ANSWERS_WITH, TrainingJob
+from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import FORGOTTEN, Mailbox
 from lumos.deploy.protocol.rounds import DeviceRounds
-from lumos.deploy.state import RecordLog, read_snapshot, write_snapshot
-from lumos.errors import InputError, LumosError, UsageError
+from lumos.errors import LumosError, UsageError
 from lumos.exchange.endpoint import Program, changed
 from lumos.exchange.messages import Outbox
 from lumos.training.trainer import PairAnswer
-from lumos.typing import Arrays
 
 
 class AgreedPair(msgspec.Struct, frozen=True, array_like=True, tag="agreed"):
@@ -135,88 +110,6 @@ class AnsweredPairs:
             self._agreed.add(record.peer)
         else:
             self._answers[record.peer] = PairAnswer(record.score, answered=True)
-
-
-ANSWERS, ANSWERING = "answers.log", "answering.bin"
-_REMEDY = (
-    "how many answers this device has given is not known, and it answers no more; give it an "
-    "empty folder for the next run, and never one from a backup"
-)
-
-
-class _Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun"):
-    """The first record: the run and the device of these answers."""
-
-    run: str
-    device: int
-
-
-class AnsweringFiles:
-    """The files of one device in one run.
-
-    Args:
-        folder: of the device.
-        run: name of the run.
-        device: id.
-    """
-
-    def __init__(self, folder: Path, run: str, device: int) -> None:
-        self._log_file, self._file = folder / ANSWERS, folder / ANSWERING
-        self._begun = _Begun(run, device)
-
-    @property
-    def exist(self) -> bool:
-        """True once the device has something to answer with."""
-        return self._file.exists()
-
-    def begin(self, snapshot: Arrays) -> None:
-        """Write the arrays that the device answers with; they are on disk when this returns.
-
-        Args:
-            snapshot: of the end of the training.
-        """
-        if not self._log.records:
-            self._log.append(self._begun)
-        self._check_log()
-        kept = {name: array for name, array in snapshot.items() if name.startswith(ANSWERS_WITH)}
-        about = {"run": np.array(self._begun.run), "device": np.array(self._begun.device)}
-        write_snapshot(self._file, {**kept, **about, "absent": snapshot["absent"]})
-
-    def load(self) -> Arrays:
-        """Return the arrays that `TrainingJob.restore_answers` takes.
-
-        Raises:
-            InputError: a file is missing, damaged, or of another run.
-        """
-        self._check_log()
-        arrays = read_snapshot(self._file, _REMEDY)
-        if arrays is None:
-            raise InputError(f"{self._file}: is missing; {_REMEDY}")
-        if (str(arrays.get("run")), int(arrays.get("device", -1))) != (
-            self._begun.run,
-            self._begun.device,
-        ):
-            raise InputError(f"{self._file}: is of another run or device; {_REMEDY}")
-        return arrays
-
-    @cached_property
-    def pairs(self) -> AnsweredPairs:
-        """The pairs that the device has answered; every record is on disk before it counts."""
-        if self.exist or self._log.records:
-            self._check_log()
-        before = [record for record in self._log.records if not isinstance(record, _Begun)]
-        return AnsweredPairs(before, self._log.append)
-
-    @cached_property
-    def _log(self) -> RecordLog[_Begun | AgreedPair | LearntScore]:
-        return RecordLog(self._log_file, _Begun | AgreedPair | LearntScore, _REMEDY)
-
-    def _check_log(self) -> None:
-        records = self._log.records
-        if not records:
-            raise InputError(f"{self._log_file}: is missing or empty; {_REMEDY}")
-        if records[0] != self._begun:
-            raise InputError(f"{self._log_file}: is of another run or device; {_REMEDY}")
 
 
 QUESTIONS = FORGOTTEN
@@ -386,121 +279,3 @@ def _between(program: Program[PairAnswer], peer: int) -> Program[PairAnswer]:
     """Return a program of two devices in which each awaits the other in every round."""
     awaits = np.array([peer], np.int64)
     return changed(program, lambda outbox: Outbox(outbox.topic, outbox.batch, awaits, outbox.check))
-
-
-NAME = "control.sock"
-_LONGEST = 4096
-_POLL = 0.02
-
-
-class AskedParticipant(Protocol):
-    """A device, in the training (`DeviceParticipant`) or after it (`AnsweringParticipant`)."""
-
-    phase: int
-    job: TrainingJob
-    questions: PairQuestions
-
-    @property
-    def finished(self) -> bool:
-        """True once the training is over."""
-        ...
-
-
-@asynccontextmanager
-async def answering(
-    folder: Path,
-    participant: AskedParticipant,
-    prediction: Callable[[], dict[str, Any]],
-    wake: Callable[[], None],
-) -> AsyncIterator[None]:
-    """Answer the device's owner, inside.
-
-    Args:
-        folder: of the device.
-        participant: the device.
-        prediction: returns its prediction of itself, once the training is over.
-        wake: makes the device go on.
-    """
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            answer = await _answer(participant, prediction, wake, await reader.readline())
-        except (ValueError, TypeError, KeyError):
-            answer = {"error": "this is no question"}
-        except LumosError as error:
-            answer = {"error": str(error)}
-        writer.write(json.dumps(answer).encode() + b"\n")
-        await writer.drain()
-        writer.close()
-
-    (folder / NAME).unlink(missing_ok=True)
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        # A path of any length: those of sockets have at most 107 bytes.
-        server = await asyncio.start_unix_server(
-            serve, f"/proc/self/fd/{place}/{NAME}", limit=_LONGEST
-        )
-        (folder / NAME).chmod(0o600)
-        async with server:
-            yield
-    finally:
-        os.close(place)
-        (folder / NAME).unlink(missing_ok=True)
-
-
-async def _answer(
-    participant: AskedParticipant,
-    prediction: Callable[[], dict[str, Any]],
-    wake: Callable[[], None],
-    line: bytes,
-) -> dict[str, Any]:
-    asked = json.loads(line)
-    if not participant.finished:
-        raise UsageError(
-            f"the training goes on: {participant.job.name(participant.phase)}; ask later"
-        )
-    if asked["ask"] == "label":
-        return prediction()
-    if asked["ask"] != "link":
-        raise ValueError("another question")
-    peer = int(asked["device"])
-    number = participant.questions.ask(peer, time.monotonic())
-    wake()
-    while number not in participant.questions.answers:
-        await asyncio.sleep(_POLL)
-    answer = participant.questions.answers.pop(number)
-    if not isinstance(answer, PairAnswer):
-        raise UsageError(answer)
-    return {
-        "device": peer,
-        "probability": 1 / (1 + math.exp(-answer.score)),
-        "answered": answer.answered,
-    }
-
-
-def ask_device(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask a running device; called by its owner.
-
-    Raises:
-        InputError: no device runs in this folder.
-        UsageError: the device says why it has no answer.
-    """
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(f"/proc/self/fd/{place}/{NAME}")
-        except OSError:
-            raise InputError(
-                f"{folder}: no device runs here that stays after the training; start it (lumos "
-                "device), with a plan that says so (lumos up --stay)"
-            ) from None
-        finally:
-            os.close(place)
-        connection.sendall(json.dumps(question).encode() + b"\n")
-        received = b""
-        while chunk := connection.recv(_LONGEST):
-            received += chunk
-    answer: dict[str, Any] = json.loads(received)
-    if "error" in answer:
-        raise UsageError(f"{folder}: {answer['error']}")
-    return answer

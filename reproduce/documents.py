@@ -1,0 +1,408 @@
+"""Tables of README and docs, generated from committed results: `python -m reproduce --write-docs`.
+
+A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from
+docs/results/*.json alone, so no graph and no run is needed, and tests compare it.
+"""
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lumos.errors import InputError
+from lumos.evaluation.pool import plain_settings
+from lumos.storage import write_text
+from lumos.training.profile import PAPER, STRICT
+from reproduce import claims
+from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
+from reproduce.evaluation import MEASURES, Outcome, PaperEvaluation, Scores
+from reproduce.figures import COST_MEASURES, cost_by_balancer
+from reproduce.picture import PICTURE, draw, numbers, numbers_in
+from reproduce.runs import LITERAL, ONE_SCORE, Run
+from reproduce.settings import EPSILONS, Dataset, Settings
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/paper.md", "docs/evaluate.md")
+"""Files that have generated blocks."""
+GRAPHS = {"facebook": (22_470, 170_823, 4_714, 4), "lastfm": (7_624, 27_806, 0, 18)}
+"""Devices, edges, features and classes; LastFM's features cannot be obtained here."""
+SMALL_EPSILON = 8.0
+"""The largest ε that the answer about dense features calls small."""
+WIDTH = 120
+"""Letters in a line of text."""
+BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+class Kept:
+    """Committed results, found by what was run instead of by the fingerprint of a graph."""
+
+    def __init__(self, folder: Path = ROOT / "docs" / "results") -> None:
+        self._folder = folder
+        self._by_run: dict[str, dict[str, Any]] = {}
+        for path in sorted(folder.glob("reproduce-*.json")):
+            for record in json.loads(path.read_text("utf-8")):
+                name = _name(record["kind"], record["graph"], record["seed"], record["settings"])
+                self._by_run[name] = record["result"]
+
+    def lookup(self, run: Run) -> Outcome:
+        """Return the committed result of a run, or that there is none."""
+        settings = json.loads(json.dumps(plain_settings(dict(run.settings))))
+        result = self._by_run.get(_name(run.kind, run.graph, run.seed, settings))
+        return Outcome(result) if result is not None else Outcome()
+
+    def evaluation(self, graph: str) -> PaperEvaluation:
+        """Return the evaluation of one of the paper's graphs."""
+        devices, edges, features, classes = GRAPHS[graph]
+        dataset = Dataset(
+            spec=graph,
+            name=graph,
+            devices=devices,
+            edges=edges,
+            features=features,
+            classes=classes,
+            whole="",
+            structure="",
+        )
+        return PaperEvaluation(dataset=dataset, settings=Settings(), lookup=self.lookup)
+
+    def read(self, name: str) -> Any:
+        """Return the content of another file of results."""
+        return json.loads((self._folder / name).read_text("utf-8"))
+
+    @cached_property
+    def facebook(self) -> PaperEvaluation:
+        """The evaluation of Facebook."""
+        return self.evaluation("facebook")
+
+
+def _name(kind: str, graph: str, seed: int, settings: dict[str, Any]) -> str:
+    return json.dumps([kind, graph, seed, settings], sort_keys=True)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    rule = "|" + "---|" * len(headings) + "\n"
+    first, *rest = ("| " + " | ".join(line) + " |\n" for line in (headings, *rows))
+    return "".join([first, rule, *rest])
+
+
+def _paragraph(*sentences: str) -> str:
+    return textwrap.fill(" ".join(sentences), WIDTH, break_on_hyphens=False) + "\n"
+
+
+def _number(value: float | None, digits: int, sign: str = "") -> str:
+    return claims.NONE if value is None else f"{value:{sign}.{digits}f}"
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return float(np.mean(found)) if found else None
+
+
+def _score(scores: Scores, digits: int) -> str:
+    """Return mean, standard deviation and seeds."""
+    values = list(scores.by_seed.values())
+    if not values:
+        return claims.NONE
+    spread = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{spread} ({len(values)})"
+
+
+def _control(scores: Scores, digits: int) -> str:
+    """Return the control and the gain over it, on the seeds that have one."""
+    if not scores.control:
+        return claims.NONE
+    gain = np.mean([scores.by_seed[seed] - score for seed, score in scores.control.items()])
+    return f"{np.mean(list(scores.control.values())):.{digits}f} ({gain:+.{digits}f})"
+
+
+def claims_block(kept: Kept, graph: str) -> str:
+    """Return one row for each claim about a graph."""
+    return table(
+        claims.HEADINGS, [line.cells() for line in claims.lines_of(kept.evaluation(graph))]
+    )
+
+
+def scores_block(kept: Kept, task: str) -> str:
+    """Return scores at ε = 2 with controls, beside those that follow from the paper."""
+    theirs, digits = claims.filled_in(kept.facebook, task), MEASURES[task].digits
+    rows = []
+    for key, system, name in claims.SYSTEMS:
+        if (system, task) == ("lpgnn", "link"):
+            continue
+        cells = [name]
+        for place, backbone in enumerate(claims.BACKBONES):
+            cells.append(_number(theirs.get(key, (None, None))[place], digits))
+            scores = claims.system_scores(kept.facebook, system, task, backbone)
+            if place and not claims.has_backbone(system, task):
+                scores = Scores()
+            cells += [_score(scores, digits), _control(scores, digits)]
+        rows.append(cells)
+    what = "accuracy, %" if task == "classify" else "ROC-AUC"
+    headings = [what]
+    for backbone in ("GCN", "GAT"):
+        headings += [f"paper {backbone}, filled in", f"ours {backbone}", "control (gain over it)"]
+    return table(headings, rows)
+
+
+def epsilon_block(kept: Kept) -> str:
+    """Return scores over ε."""
+    headings = ["GCN, seed 0", "ε", "paper, filled in"]
+    headings += ["literal", "control", "corrected", "control", "strict", "control"]
+    rows = []
+    for task, measure in MEASURES.items():
+        theirs = claims.filled_in(kept.facebook, task)["epsilon"]
+        for place, epsilon in enumerate(EPSILONS):
+            cells = [measure.name, f"{epsilon:g}", _number(theirs[place], measure.digits)]
+            for variant in (LITERAL, PAPER, STRICT):
+                if (variant, task) in ONE_SCORE:
+                    scores = Scores()
+                else:
+                    scores = kept.facebook.train(variant, task, "gcn", epsilon, range(1))
+                cells.append(_number(_mean(scores.by_seed.values()), measure.digits))
+                cells.append(_number(_mean(scores.control.values()), measure.digits))
+            rows.append(cells)
+    return table(headings, rows)
+
+
+def cost_block(kept: Kept) -> str:
+    """Return savings of an epoch by what is counted, with MCMC and `optimal`."""
+    rows = []
+    for _, field, saving, _ in COST_MEASURES:
+        for task in MEASURES:
+            cells = [saving.removesuffix(", %"), task]
+            for graph in GRAPHS:
+                by = cost_by_balancer(kept.evaluation(graph), task)[1]
+                cells += [
+                    f"{100 * (1 - by[balancer][field] / by['none'][field]):.2f}"
+                    for balancer in ("mcmc", "optimal")
+                ]
+            rows.append(cells)
+    headings = ["%", "task", "Facebook, MCMC", "`optimal`", "LastFM, MCMC", "`optimal`"]
+    return table(headings, rows)
+
+
+@dataclass(frozen=True)
+class DenseCell:
+    """A run on dense features, in %."""
+
+    dimension: int
+    epsilon: float
+    variant: str
+    score: float
+    control: float
+    local: float | None
+
+
+def dense_cells(kept: Kept) -> list[DenseCell]:
+    """Return the runs on dense features that are committed."""
+    found = []
+    for dimension in DIMENSIONS:
+        for epsilon in DENSE_EPSILONS:
+            for variant in (LITERAL, PAPER):
+                run = kept.facebook.runs.dense(dimension, variant, epsilon)
+                result = kept.lookup(run).result
+                if result is not None:
+                    local = result.get("own_test_accuracy")
+                    found.append(
+                        DenseCell(
+                            dimension,
+                            epsilon,
+                            variant,
+                            100 * result["test_accuracy"],
+                            100 * result["control_test_accuracy"],
+                            None if local is None else 100 * local,
+                        )
+                    )
+    return found
+
+
+def dense_block(kept: Kept) -> str:
+    """Return accuracies on dense features, with controls and the local model."""
+    cells = {(one.dimension, one.epsilon, one.variant): one for one in dense_cells(kept)}
+    rows = []
+    for dimension in DIMENSIONS:
+        for epsilon in DENSE_EPSILONS:
+            row = [str(dimension), f"{epsilon:g}"]
+            local = None
+            for variant in (LITERAL, PAPER):
+                one = cells.get((dimension, epsilon, variant))
+                row += (
+                    [claims.NONE] * 3
+                    if one is None
+                    else [
+                        f"{one.score:.1f}",
+                        f"{one.control:.1f}",
+                        f"{one.score - one.control:+.1f}",
+                    ]
+                )
+                local = one.local if one is not None and one.local is not None else local
+            rows.append([*row, _number(local, 1)])
+    headings = ["features", "ε", "literal", "control", "gain"]
+    headings += ["corrected", "control", "gain", "local model"]
+    return table(headings, rows)
+
+
+def dense_answer(kept: Kept) -> str:
+    """Return, in words, at which ε and dimension releases help."""
+    cells = dense_cells(kept)
+    devices = GRAPHS["facebook"][0] / 4
+    error = 100 * np.sqrt(2 * 0.7 * 0.3 / devices)
+    by_gain = sorted(cells, key=lambda one: one.control - one.score)
+    best = {variant: next(one for one in by_gain if one.variant == variant)
+            for variant in (LITERAL, PAPER)}  # fmt: skip
+    local = {one.dimension: one.local for one in cells if one.local is not None}
+    clear = [one for one in by_gain if one.score - one.control > 2 * error]
+    small = [one.score - one.control for one in cells if one.epsilon <= SMALL_EPSILON]
+    where = " and ".join(f"{one.dimension} features, ε = {one.epsilon:g}" for one in clear)
+    above = [one for one in clear if one.score > (local[one.dimension] or 0)]
+    literal, corrected = best[LITERAL], best[PAPER]
+    sentences = [
+        f"**Up to ε = {SMALL_EPSILON:g} the encoder does not help**: gains over the control are "
+        f"between {min(small):+.1f} and {max(small):+.1f} points, where two standard errors of a "
+        f"difference are about {2 * error:.1f}.",
+        f"The largest gain is {literal.score - literal.control:+.1f} as printed "
+        f"({literal.dimension} features, ε = {literal.epsilon:g}) and "
+        f"{corrected.score - corrected.control:+.1f} corrected ({corrected.dimension} features, "
+        f"ε = {corrected.epsilon:g}).",
+        f"Beyond two standard errors: {where or 'none'}."
+        + ("" if above or not clear else " That run is still below the local model, which sends "
+           "nothing." if len(clear) == 1 else " These are still below the local model, which "
+           "sends nothing."),
+        "One seed each; an ε of 32 or more is no protection.",
+    ]  # fmt: skip
+    return _paragraph(*sentences)
+
+
+RIVALS = (
+    ("lpgnn-blink", "LPGNN on Blink's edges",
+     "label ε = 3, features ε = 8, edge ε = 16; its server reconstructs 99.9 % of the edges"),
+    ("lpgnn", "LPGNN", "label ε = 3, features ε = 8; its server knows every edge"),
+    ("gap", "GAP", "edge (16, 10⁻⁵); a trusted curator knows everything"),
+)  # fmt: skip
+"""Baselines of README's table: key, name, protection."""
+
+
+def results_block(kept: Kept) -> str:
+    """Return README's table of results on Facebook."""
+    strict, single = kept.read("strict-facebook.json"), kept.read("paper-facebook.json")
+    rows = []
+    for epsilon, name in ((3, "default"), (2, "`--label-epsilon 2`")):
+        by_seed = strict[f"pure {epsilon}"].values()
+        fields = ("test", "own", "control")
+        means = [100 * np.mean([one[field] for one in by_seed]) for field in fields]
+        both = f"both ({8 + epsilon}, 10⁻⁵)"
+        edge = (
+            "edge (20.9, 10⁻⁵) added or removed, (35.1, 10⁻⁵) replaced at one end"
+            if epsilon == 3
+            else "edge as above"
+        )
+        rows.append(
+            [
+                f"**strict**, {name} ({len(by_seed)})",
+                f"**{means[0]:.2f}**",
+                f"{means[1]:.2f}",
+                f"{means[2]:.2f}",
+                f"label ε = {epsilon}; features (8, 10⁻⁵); {both}; {edge}",
+            ]
+        )
+    paper = [
+        claims.variant_scores(kept.facebook, PAPER, "classify", backbone)
+        for backbone in claims.BACKBONES
+    ]
+    tests = " / ".join(_number(_mean(scores.by_seed.values()), 2) for scores in paper)
+    controls = " / ".join(_number(_mean(scores.control.values()), 2) for scores in paper)
+    corrected, literal = single["corrected"]["result"], single["literal"]["result"]
+    local = f"{100 * corrected['own_test_accuracy']:.2f} / {claims.NONE}"
+    nothing = "nothing: ε = 2 covers encoded features, not embeddings, gradients or losses"
+    own = _mean(kept.facebook.baseline("own", "classify", "gcn").by_seed.values())
+    whole = _mean(kept.facebook.baseline("centralized", "classify", "gcn").by_seed.values())
+    rivals = {row["key"]: row for row in kept.read("evaluate.json")["facebook"]["rows"]}
+    none = claims.NONE
+    rows += [
+        ["paper, GCN / GAT (3; next two columns: seed 0)", tests, local, controls, nothing],
+        ["paper `--literal`, GCN (1)", f"{100 * literal['test_accuracy']:.2f}", none,
+         f"{100 * literal['control_test_accuracy']:.2f}", "nothing, as above"],
+        ["local model, unprotected (3)", _number(own, 2), none, none,
+         "nothing: weights without noise"],
+        *(
+            [f"{name} (3)", f"{100 * rivals[key]['mean']:.2f}", none, none, protects]
+            for key, name, protects in RIVALS
+        ),
+        ["centralized GCN (3)", _number(whole, 2), none, none, "nothing"],
+    ]  # fmt: skip
+    headings = ["system", "test accuracy %", "local model, same protection", "control"]
+    return table([*headings, "what is guaranteed"], rows)
+
+
+COMPARED = ("facebook", "demo", "twitch-ENGB", "demo:600")
+"""Graphs of the comparison with equal budgets, in the order of its columns."""
+
+
+def comparison_block(kept: Kept) -> str:
+    """Return the scores that `lumos evaluate GRAPH --seeds 3` printed, a column for each graph."""
+    evaluations = kept.read("evaluate.json")
+    by_graph = [{row["key"]: row for row in evaluations[name]["rows"]} for name in COMPARED]
+    rows = []
+    for key, first in by_graph[0].items():
+        cells = [f"**{first['system']}**" if key == "strict" else first["system"]]
+        for row in (by_key[key] for by_key in by_graph):
+            gain = row["minus_local"]
+            over = "" if gain is None else f" ({100 * gain:+.1f})"
+            cells.append(f"{100 * row['mean']:.1f} ± {100 * row['sd']:.1f}{over}")
+        rows.append(cells)
+    sizes = [f"{name}, {evaluations[name]['devices']:,} devices" for name in COMPARED]
+    return table(["accuracy, %", *sizes], rows)
+
+
+BLOCKS: dict[str, Callable[[Kept], str]] = {
+    "comparison": comparison_block,
+    "results": results_block,
+    "claims": lambda kept: claims_block(kept, "facebook"),
+    "claims-lastfm": lambda kept: claims_block(kept, "lastfm"),
+    "rule": lambda _: _paragraph(claims.RULE, claims.BRACKETS, claims.LITERAL_COLUMN),
+    "accuracy": lambda kept: scores_block(kept, "classify"),
+    "auc": lambda kept: scores_block(kept, "link"),
+    "epsilon": epsilon_block,
+    "cost": cost_block,
+    "dense": dense_block,
+    "dense-answer": dense_answer,
+}
+"""The text of every block, by name."""
+
+
+def regenerated(text: str, kept: Kept, where: str) -> str:
+    """Return a page with its blocks written anew.
+
+    Raises:
+        InputError: a block has an unknown name.
+    """
+
+    def block(match: re.Match[str]) -> str:
+        if match[2] not in BLOCKS:
+            raise InputError(f"{where}: there is no generated block {match[2]!r}")
+        return match[1] + BLOCKS[match[2]](kept) + match[4]
+
+    return BLOCK.sub(block, text)
+
+
+def write_documents(root: Path = ROOT) -> list[str]:
+    """Write blocks and picture anew where numbers differ; return the files that changed."""
+    kept, changed = Kept(root / "docs" / "results"), []
+    for page in PAGES:
+        path = root / page
+        before = path.read_text("utf-8")
+        after = regenerated(before, kept, page)
+        if after != before:
+            write_text(path, after)
+            changed.append(page)
+    if not (root / PICTURE).exists() or numbers_in(root / PICTURE) != numbers(kept):
+        draw(root / PICTURE, kept)
+        changed.append(PICTURE)
+    return changed
