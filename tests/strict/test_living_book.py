@@ -391,11 +391,15 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path, Path]:
     """A run of links, its book, and a copy of the book from before it."""
     folder = tmp_path_factory.mktemp("asking")
     path, copy = folder / "book.npz", folder / "copy.npz"
-    linked(town(), seed=1, book=path, **LOUD)
-    shutil.copy(path, copy)
-    run = linked(town(), book=path, **LOUD)
-    assert run.model.choice != "degree"
-    return run, path, copy
+    for seed in range(20):  # a book's secrets come from the operating system: runs differ
+        shutil.rmtree(folder)
+        folder.mkdir()
+        linked(town(), seed=100 + seed, book=path, **LOUD)
+        shutil.copy(path, copy)
+        run = linked(town(), seed=seed, book=path, **LOUD)
+        if run.model.choice != "degree":
+            return run, path, copy
+    raise AssertionError("no run of twenty learnt more than the degree")
 
 
 def test_a_book_that_was_copied_back_is_noticed(asking: tuple[Run, Path, Path]) -> None:
