@@ -1,4 +1,5 @@
-"""Balancers beside the optimum and Algorithm 3 as printed; checks of messages beside a whole run.
+"""Balancers beside the optimum and Algorithm 3 as printed; checks of messages beside a whole run;
+training on features of which few are not zero, as they are stored and as they were given.
 
 As printed, every search for the maximum compares all pairs of neighbours and then all pairs of
 candidates, and nothing is remembered; a step of Algorithm 2 searches twice (line 2 and line 6). The
@@ -11,10 +12,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from benchmarks.bench import CPU, Row, Size
+import numpy as np
+from benchmarks.bench import CPU, Row, Size, alternated
 
 from lumos.exchange.endpoint import Endpoint
-from lumos.graph import Graph, load
+from lumos.graph import Graph, arrays, load
 from lumos.runs.train import train
 from lumos.trees.balance import balance
 from lumos.trees.balancers import TreeSettings
@@ -129,3 +131,26 @@ def endpoint_row(name: str, run: Callable[[], object], repeats: int) -> Row:
         against="the whole run",
         note=f"{calls:,} calls, {1e6 * inside / calls:.1f} µs each",
     )
+
+
+def features(size: Size) -> list[Row]:
+    """Measure strict runs on dense features of the size of Citeseer, at several shares of ones."""
+    devices, width = (3327, 3703) if size.full else (1200, 1000)
+    return [feature_row(devices, width, share, 3) for share in (0.0086, 0.05, 0.25)]
+
+
+def feature_row(devices: int, width: int, share: float, turns: int) -> Row:
+    draw = np.random.default_rng(0)
+    x = (draw.random((devices, width)) < share).astype(np.float32)
+    edges = draw.integers(0, devices, (4 * devices // 3, 2))
+    labels = draw.integers(0, 6, devices)
+
+    def run(most: float) -> None:
+        before, arrays.MAX_FILLED = arrays.MAX_FILLED, most
+        try:
+            train(Graph.from_edges(edges, features=x, labels=labels))
+        finally:
+            arrays.MAX_FILLED = before
+
+    name = f"strict run, {devices:,} x {width:,} features, {share:.2%} not zero"
+    return alternated(name, partial(run, 1.0), partial(run, 0.0), turns, "stored dense")

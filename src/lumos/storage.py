@@ -16,7 +16,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -186,12 +186,12 @@ def read_arrays(path: Path) -> Arrays:
         ) from None
 
 
-def unpack_arrays(file: IO[bytes], wanted: Collection[str] | None = None) -> Arrays:
+def unpack_arrays(file: IO[bytes], objects: list[str] | None = None) -> Arrays:
     """All arrays of an npz, without ever unpickling.
 
     Args:
         file: the npz.
-        wanted: where given, arrays of objects that are not among them are left out.
+        objects: where given, arrays of objects are left out, and their names added to it.
 
     Raises:
         InputError: an array is of objects, is not as large as its header announces, or the whole is
@@ -209,14 +209,14 @@ def unpack_arrays(file: IO[bytes], wanted: Collection[str] | None = None) -> Arr
                 "without compression"
             )
         arrays = {
-            member.filename.removesuffix(".npy"): _unpack(archive, member, wanted)
+            member.filename.removesuffix(".npy"): _unpack(archive, member, objects)
             for member in members
         }
         return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _unpack(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, wanted: Collection[str] | None
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, objects: list[str] | None
 ) -> npt.NDArray[Any] | None:
     """One array, once its header agrees with the directory of the archive; None if left out."""
     name = one_line(member.filename.removesuffix(".npy"))
@@ -227,7 +227,8 @@ def _unpack(
         length = raw.read(_LENGTH_BYTES[version])
         text = raw.read(min(int.from_bytes(length, "little"), _MAX_HEADER + 1))
         shape, by_column, dtype = _header(version, length + text)
-        if dtype.hasobject and wanted is not None and name not in wanted:
+        if dtype.hasobject and objects is not None:
+            objects.append(name)
             return None
         if dtype.hasobject or dtype.fields is not None:
             raise InputError(f"is refused: the array {name!r} holds objects, not numbers or text")

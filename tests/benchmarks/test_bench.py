@@ -58,3 +58,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     with pytest.raises(SystemExit, match="2"):
         bench.main(["nothing"])
     assert "there is no 'nothing'; there are layers" in capsys.readouterr().err
+
+
+def test_features_are_stored_in_both_ways() -> None:
+    row = bench_runs.feature_row(60, 20, 0.1, 1)
+    assert row.against == "stored dense"
+    assert row.ratio > 0

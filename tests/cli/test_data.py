@@ -176,7 +176,7 @@ def test_fetch_refuses_an_archive_with_other_contents(
         (["check", "facebook"], "lumos data fetch facebook"),
         (["check", "demo:1"], "demo needs 2 to"),
         (["check", "demo", "--weights", "x"], "--weights"),
-        (["check"], "lumos --help"),
+        (["check"], "lumos data check --help"),
     ],
 )
 def test_bad_usage_is_one_line_and_status_2(

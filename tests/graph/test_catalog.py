@@ -12,8 +12,8 @@ from lumos.graph.catalog import CATALOG, LANGUAGES, entry_of, require_entry
 def test_entries_are_complete(name: str) -> None:
     entry = CATALOG[name]
     assert entry.name == name
-    assert len(set(entry.files)) == 3
-    assert set(entry.sha256) <= set(entry.files)
+    assert len(set(entry.files(()))) == 3
+    assert set(entry.sha256) <= set(entry.files(()))
     assert all(re.fullmatch("[0-9a-f]{64}", known) for known in entry.sha256.values())
     assert entry.url == f"https://snap.stanford.edu/data/{entry.archive}"
     assert entry.devices < entry.edge_count

@@ -145,7 +145,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "inf": ("1,2\n", {"features_csv": "1,0\n2,-inf\n"}, "line 2: '-inf' in column 2"),
     "large": ("1,2\n", {"features_csv": "1,0\n2,1e39\n"}, "line 2: '1e39' in column 2"),
     "text": ("1,2\n", {"features_csv": "1,0\n2,x\n"}, "line 2: 'x' in column 2 is not a number"),
-    "empty": ("1,2\n", {"features_csv": "1,0\n2,\n"}, "line 2: '' in column 2 is not a number"),
+    "empty": (
+        "1,2\n",
+        {"features_csv": "1,0\n2,\n"},
+        "line 2: the cell in column 2 is empty; write",
+    ),
     "ragged": ("1,2\n", {"features_csv": "1,0,1\n2,0\n"}, "line 2: 1 features, but the first row"),
     "none": ("1,2\n", {"features_csv": "1\n2\n"}, "line 1: 0 features"),
     "twice": ("1,2\n", {"features_csv": "1,0\n1,0\n"}, "line 2: device '1' occurs twice"),
@@ -257,3 +261,42 @@ def test_a_graph_without_features_says_which_file_is_missing(tmp_path: Path) -> 
     (tmp_path / "shop.csv").write_text("source,target\n0,1\n1,2\n")
     with pytest.raises(InputError, match=r"there is no shop\.features\.csv, \.json or \.npz"):
         features_of(load(tmp_path / "shop.csv"))
+
+
+NODES = "id,age,label,city\n0,30,a,Oslo\n1,40,b,Rome\n2,50,,Oslo\n3,60,a,Rome\n"
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes"), [("edges.csv", "nodes.csv"), ("shop.csv", "shop_nodes.csv")]
+)
+@pytest.mark.parametrize("city", ["city", "4"])
+def test_labels_and_features_in_one_table(
+    tmp_path: Path, edges: str, nodes: str, city: str
+) -> None:
+    """The finding: a folder with `nodes.csv` was read without labels and features, silently."""
+    (tmp_path / edges).write_text("source,target\n0,1\n1,2\n")
+    (tmp_path / nodes).write_text(NODES)
+    with pytest.raises(InputError, match=r"nodes.csv, line 2: 'Oslo' in column 4 .*`categorical="):
+        load(tmp_path / edges)
+    graph = load(tmp_path / edges, categorical=city)
+    assert graph.devices == 4
+    assert graph.labels is not None
+    assert graph.classes == ("a", "b")
+    assert graph.labels.tolist() == [0, 1, -1, 0]
+    features: Any = graph.features
+    assert features.tolist() == [[30, 1, 0], [40, 0, 1], [50, 1, 0], [60, 0, 1]]
+    links = load(tmp_path / edges, categorical="city,label", label_column="none")
+    assert (links.labels, links.feature_count) == (None, 5)
+    if edges == "edges.csv":
+        assert load(tmp_path, categorical=city).feature_count == 3
+    (tmp_path / nodes).write_text("id,label\n0,a\n1,b\n2,a\n")
+    only = load(tmp_path / edges)
+    assert only.features is None
+    assert only.notes == (f"features absent: {nodes} has no column beside id and label",)
+    (tmp_path / nodes.replace("nodes", "labels")).write_text("id,label\n0,a\n1,b\n2,a\n")
+    with pytest.raises(InputError, match=rf"{nodes} holds labels .*labels.csv; keep one of them"):
+        load(tmp_path / edges)
+    (tmp_path / nodes.replace("nodes", "labels")).unlink()
+    (tmp_path / nodes).write_text("id,age,team\n0,1,a\n1,2,b\n2,3,a\n")
+    with pytest.raises(InputError, match=r"nodes.csv, line 1: which column is the label\?"):
+        load(tmp_path / edges)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 
 from lumos.errors import InputError
 from lumos.graph import Graph
+from lumos.graph.facts import facts_of, fingerprint
 
 # 0–1, 1–2, 0–2 is a triangle, 3 hangs on 2, 4 knows nobody.
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3)]
@@ -202,3 +203,16 @@ def test_importing_graphs_is_light() -> None:
         [sys.executable, "-c", check], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_large_dense_features_of_mostly_zeros_are_stored_sparse() -> None:
+    """Training is many times as fast (`python -m benchmarks.bench features --full`)."""
+    draw = np.random.default_rng(0)
+    few = (draw.random((1100, 1000)) < 0.02).astype(np.float64)
+    wanted = Graph.from_edges([(0, 1)], features=csr_array(few))
+    graph = Graph.from_edges([(0, 1)], features=few)
+    assert fingerprint(graph) == fingerprint(wanted)  # so every run on them is the same
+    assert facts_of(graph).sparse
+    assert not facts_of(Graph.from_edges([(0, 1)], features=few[:1000])).sparse  # small
+    many = draw.random((1100, 1000)) < 0.3
+    assert not facts_of(Graph.from_edges([(0, 1)], features=many)).sparse

@@ -158,7 +158,7 @@ def test_minus_one_and_one_is_said() -> None:
     ones = np.where(np.arange(DEVICES) % 2, 1.0, -1.0)
     nodes = networkx.Graph(RING)
     networkx.set_node_attributes(nodes, dict(enumerate(ones.tolist())), "y")
-    assert "-1 is unknown" in Graph.from_networkx(nodes).notes[0]
+    assert "-1 is unknown" in Graph.from_networkx(nodes, features=None).notes[0]
 
 
 def test_labels_as_objects() -> None:

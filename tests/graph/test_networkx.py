@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.graph.round_trips import GRAPHS, assert_same, dense, made
 
+import lumos
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 
@@ -146,3 +147,35 @@ def test_without_networkx_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(UsageError, match="needs NetworkX; type: pip install networkx"):
         made("structure").to_networkx()
+
+
+@pytest.mark.parametrize("labels", ["y", "label"])
+@pytest.mark.parametrize("features", ["x", "features"])
+def test_usual_attributes_are_found(features: str, labels: str) -> None:
+    source = nodes(**{features: [[1, 2], [3, 4]], labels: ["a", "b"], "age": [1, 2]})
+    graph = Graph.from_networkx(source)
+    assert dense(graph).tolist() == [[1, 2], [3, 4]]
+    assert (graph.classes, graph.notes) == (("a", "b"), ())
+    both = nodes(x=[1, 2], features=[3, 4], y=["a", "b"], label=["c", "d"])
+    graph = Graph.from_networkx(both)
+    assert (graph.classes, dense(graph).tolist()) == (("a", "b"), [[1], [2]])
+    assert graph.notes == (
+        "features are the attribute 'x', not 'features'",
+        "labels are the attribute 'y', not 'label'",
+    )
+    assert Graph.from_networkx(both, features=None, labels=None).feature_count == 0
+
+
+def test_training_lists_the_attributes_that_exist() -> None:
+    club = networkx.karate_club_graph()
+    for _, _, edge in club.edges(data=True):
+        edge.clear()
+    with pytest.raises(InputError, match=r"no features.*'x' or 'features'.* may name one of: club"):
+        lumos.train(club)
+    networkx.set_node_attributes(club, 1.0, "x")
+    with pytest.raises(InputError, match=r"no labels.*'y' or 'label'.* may name one of: club\)"):
+        lumos.train(club)
+    with pytest.raises(InputError, match=r"no labels.*'y' or 'label'.* may name one of: club\)"):
+        lumos.evaluate(club, systems=["own"], seeds=1)
+    with pytest.raises(InputError, match=r"no node has the attribute 'team'; .* are: club, x"):
+        Graph.from_networkx(club, labels="team")

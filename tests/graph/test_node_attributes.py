@@ -38,8 +38,10 @@ def test_features_are_one_vector_or_several_numbers(club: networkx.Graph) -> Non
 
 def test_attributes_that_nobody_reads_are_listed_in_a_note(club: networkx.Graph) -> None:
     graph = Graph.from_networkx(club, weights="drop")
+    seen = "may name one of: club, age, income, vector"
     assert graph.notes == (
-        "no node attribute is used; features= and labels= may name them: club, age, income, vector",
+        f"features absent: no node has the attribute 'x' or 'features'; `features` {seen}",
+        f"labels absent: no node has the attribute 'y' or 'label'; `labels` {seen}",
     )
     assert Graph.from_networkx(networkx.path_graph(3)).notes == ()
 

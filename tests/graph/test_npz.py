@@ -77,7 +77,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "gap": ({"edges": [[0, 1]], "features": np.eye(2), "target": [0]}, "features 2, labels 1"),
     "inf label": ({"edges": [[0, 1]], "target": [0, np.inf]}, "target: row 1 is inf"),
     "float label": ({"edges": [[0, 1]], "target": [0.5, 1]}, "target: row 0 is 0.5"),
-    "objects": ({"edges": np.array([[0, None]])}, "mine.npz: .* .edges. holds objects"),
+    "objects": ({"edges": np.array([[0, None]])}, "mine.npz: .*'edges' holds some; save numbers"),
     "weights": ({"edges": [[0, 1]], "edge_weight": [2]}, r"edge_weight: .*`weights='drop'`"),
     "directed": ({"edges": [[0, 1]], "directed": True}, r"directed is true.*`directed='symm"),
     "multi": ({"edges": [[0, 1]], "target": [[1, 1], [0, 1]]}, r"2 columns .*`multilabel='first'`"),
@@ -116,3 +116,17 @@ def test_a_single_array_is_no_npz(tmp_path: Path) -> None:
     (tmp_path / "a.npy").rename(tmp_path / "mine.npz")
     with pytest.raises(InputError, match="a single array"):
         load(tmp_path / "mine.npz")
+
+
+def test_arrays_of_objects_are_named(tmp_path: Path) -> None:
+    """The finding: an npz with an adjacency matrix of objects "has no array 'edges'"."""
+    things = np.array([None, 1], dtype=object)
+    graph = load(write(tmp_path, edges=[[0, 1]], about=things, class_names=things))
+    skipped = "skipped, as Python objects are never unpickled: "
+    assert graph.notes[-1] == f"{skipped}'about', 'class_names'"
+    with pytest.raises(InputError, match=rf"no array 'edges' \(it has: x; {skipped}'adj', 'y1'\)"):
+        load(write(tmp_path, x=np.eye(2), adj=things, y1=things))
+    with pytest.raises(InputError, match=rf"'features' holds some \({skipped}'about'\); save num"):
+        load(write(tmp_path, edges=[[0, 1]], features=things, about=things))
+    with pytest.raises(InputError, match="'kind' holds some; save numbers or text"):
+        load(write(tmp_path, edges=[[0, 1]], kind=things), label_column="kind")

@@ -1,6 +1,7 @@
 """Graphs from PyTorch Geometric and to it, compared with its own functions."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.graph.round_trips import GRAPHS, assert_same, dense, made
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
+from lumos.graph.sources import as_graph
 
 torch = pytest.importorskip("torch")
 geometric = pytest.importorskip("torch_geometric")
@@ -77,7 +79,7 @@ def test_what_is_refused_can_be_converted() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (object(), "a PyG Data with edge_index is needed; got object"),
+        (object(), "a PyG Data with edge_index or adj_t is needed; got object"),
         (geometric.data.Data(), "a PyG Data with edge_index"),
         (data([[0.5], [1.0]]), r"\[2, E\] integers"),
         (data([0, 1]), r"\[2, E\] integers"),
@@ -156,3 +158,52 @@ def test_without_pyg_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
     with pytest.raises(UsageError, match="needs PyTorch Geometric; type: pip install"):
         made("structure").to_pyg()
+
+
+class Collection(geometric.data.InMemoryDataset):  # type: ignore[misc, name-defined]
+    """A PyG data set of given graphs."""
+
+    def __init__(self, *graphs: Any) -> None:
+        super().__init__()
+        self.data, self.slices = self.collate(list(graphs))
+        self.name = "mine"
+
+
+def path() -> Any:
+    return data([[0, 1, 1, 2], [1, 0, 2, 1]], x=torch.rand(3, 2), y=torch.tensor([0, 1, 1]))
+
+
+def test_a_data_set_of_one_graph_is_that_graph() -> None:
+    one = path()
+    graph = as_graph(Collection(one))
+    assert_same(replace(graph, name=""), Graph.from_pyg(one))
+    assert graph.name == "mine"
+    with pytest.raises(InputError, match=r"Collection has 2 graphs; pass one, as dataset\[0\]"):
+        as_graph(Collection(one, path()))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of PyG's own tensor
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
+def test_the_sparse_form_of_edges(layout: Any) -> None:
+    one = path()
+    wanted = Graph.from_pyg(one)
+    sparse = geometric.transforms.ToSparseTensor(layout=layout)(one)
+    assert "edge_index" not in sparse
+    assert_same(as_graph(sparse), wanted)
+    sparse.adj_t = sparse.adj_t * 0.5
+    with pytest.raises(InputError, match=r"adj_t: the entry 0.5 is a weight.*`weights='drop'`"):
+        as_graph(sparse)
+    assert as_graph(sparse, weights="drop").edges == 2
+
+
+def test_the_sparse_form_of_torch_sparse() -> None:
+    class SparseTensor:
+        """As `torch_sparse` has it, which is not installed here: rows are receivers."""
+
+        def coo(self) -> tuple[Any, Any, None]:
+            return torch.tensor([1, 2]), torch.tensor([0, 1]), None
+
+    sparse = geometric.data.Data(x=torch.eye(3), adj_t=SparseTensor())
+    with pytest.raises(InputError, match="0 → 1 has no counterpart 1 → 0"):
+        as_graph(sparse)
+    assert as_graph(sparse, directed="symmetrise").edge_list().tolist() == [[0, 1], [1, 2]]

@@ -8,6 +8,8 @@ from tests.graph.writing import EDGES, TARGET, write_snap, zip_folder
 
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import Graph, load
+from lumos.graph.catalog import CATALOG, checksums
+from lumos.graph.io.files import Folder
 
 
 def check(graph: Graph, name: str = "facebook") -> None:
@@ -91,6 +93,49 @@ def test_twitch_joins_on_new_id(tmp_path: Path) -> None:
     assert load("twitch-engb", data_dir=zipped).devices == 2
     with pytest.raises(InputError, match=r"there is no musae_DE_edges.csv inside"):
         load("twitch-DE", data_dir=zipped)
+
+
+def write_twitch(data_dir: Path, language: str, target: str, words: str) -> None:
+    folder = data_dir / "twitch" / language
+    folder.mkdir(parents=True)
+    (folder / f"musae_{language}_edges.csv").write_text("from,to\n0,1\n1,2\n")
+    (folder / words).write_text('{"1": [5], "0": [], "2": [3169]}')
+    header = "id,days,mature,views,partner,new_id"
+    (folder / f"musae_{language}_target.csv").write_text(f"{header}\n{target}")
+
+
+TWITCH = "50,1,True,2,False,1\n60,1,False,2,False,0\n70,1,True,2,False,2\n"
+
+
+def test_equal_rows_of_one_device_are_one_label(tmp_path: Path) -> None:
+    """SNAP's Twitch FR lists a device twice, each time with the same label."""
+    write_twitch(tmp_path, "FR", TWITCH + "70,1,True,2,False,2\n", "musae_FR_features.json")
+    graph = load("twitch-FR", data_dir=tmp_path)
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [0, 1, 1]
+    assert graph.notes == ("labels: 1 device is listed more than once, with the same label",)
+    other = tmp_path / "other"
+    write_twitch(other, "FR", TWITCH + "70,1,False,2,False,2\n", "musae_FR_features.json")
+    with pytest.raises(InputError, match=r"line 5: device 2: more than one label"):
+        load("twitch-FR", data_dir=other)
+
+
+@pytest.mark.parametrize("words", ["musae_DE.json", "musae_DE_features.json", "DE.json"])
+def test_the_words_of_twitch_de_have_any_of_their_names(tmp_path: Path, words: str) -> None:
+    """In SNAP's archive they are `musae_DE.json`; all other languages have `_features.json`."""
+    write_twitch(tmp_path, "DE", TWITCH, words)
+    graph = load("twitch-DE", data_dir=tmp_path)
+    assert graph.feature_count == 3170
+    assert checksums(CATALOG["twitch-DE"], Folder(tmp_path / "twitch" / "DE")) == {
+        "musae_DE_edges.csv": "unknown",
+        words: "unknown",
+        "musae_DE_target.csv": "unknown",
+    }
+    mine = tmp_path / "mine"
+    (tmp_path / "twitch" / "DE").rename(mine)
+    for file in mine.iterdir():
+        file.rename(mine / file.name.replace("musae_DE", "XX").replace("DE", "XX"))
+    assert load(mine).feature_count == 3170
 
 
 def test_an_unknown_folder_in_snap_form_is_read(tmp_path: Path) -> None:

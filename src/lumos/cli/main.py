@@ -191,7 +191,7 @@ def run(arguments: list[str] | None = None) -> int:
         if name := _python_setting(words):
             option = "--" + name.replace("_", "-")
             return _fail(f"lumos train has no option {option}; use lumos.train({name}=…)", 2)
-        return _fail(f"{' '.join(str(error).split())} Type: lumos --help", 2)
+        return _fail(f"{' '.join(str(error).split())} Type: {_help_for(words)}", 2)
     except LumosError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt as interrupt:  # its argument, if any, says how to go on
@@ -203,6 +203,12 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     return 0
+
+
+def _help_for(words: list[str]) -> str:
+    """Return the help of the command that was typed; of all of them if there is none such."""
+    chain, _, _ = app.parse_commands(words)
+    return " ".join(["lumos", *chain, "--help"])
 
 
 def _python_setting(words: list[str]) -> str | None:

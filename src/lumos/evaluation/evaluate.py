@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from lumos.display import ProgressOption, displayed
-from lumos.errors import InputError, LumosError, UsageError, one_of
+from lumos.errors import LumosError, UsageError, one_of
 from lumos.evaluation.pool import (
     Job,
     JobEnd,
@@ -40,7 +40,7 @@ from lumos.storage import private_folder, read_json
 from lumos.training.config import Config, Task
 from lumos.training.given_split import GivenSplit, reading_of, settled
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES, PARTS
-from lumos.training.problem import features_of
+from lumos.training.problem import features_of, need_labels
 from lumos.training.trainer import CONTROL, MAIN, OWN
 from lumos.typing import Progress
 
@@ -97,11 +97,8 @@ def evaluate(
     compared, left_out = chosen_systems(systems, task, settings)
     whole = graph() if callable(graph) else as_graph(graph, data_dir, **reading_of(split))
     features_of(whole)  # or say that there are none
-    if task == "classify" and whole.labels is None:
-        raise InputError(
-            f"{whole.name or 'the graph'} has no labels; classify needs them, `task='link'` does "
-            "not"
-        )
+    if task == "classify":
+        need_labels(whole)
     chosen = _Chosen(
         graph=whole,
         systems=compared,

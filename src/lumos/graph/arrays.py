@@ -63,6 +63,22 @@ def is_sparse(features: Any) -> bool:
     return type(features).__module__.startswith("scipy.sparse")
 
 
+MIN_CONVERTED, MAX_FILLED = 1 << 20, 0.25
+"""Dense features of at least this size, of which at most this share is not zero, become sparse.
+
+`python -m benchmarks.bench features` measures what training on them saves.
+"""
+
+
+def stored_features(features: Any) -> Any:
+    """Return features as a graph keeps them: write-protected, and sparse where that pays."""
+    if is_sparse(features):
+        return frozen_sparse(features)
+    if features.size >= MIN_CONVERTED and np.count_nonzero(features) <= MAX_FILLED * features.size:
+        return frozen_sparse(features)
+    return freeze(features, np.float32)
+
+
 def frozen_sparse(features: Any) -> "SparseFeatures":
     """Return a write-protected copy in canonical compressed rows of float32."""
     from scipy.sparse import csr_array

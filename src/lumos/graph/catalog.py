@@ -9,7 +9,7 @@ then it is a temporary file, removed whatever happens.
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -49,10 +49,12 @@ class Entry:
         """Address of the archive."""
         return f"{SNAP}/{self.archive}"
 
-    @property
-    def files(self) -> tuple[str, str, str]:
-        """The three files of the graph."""
-        return self.edges, self.features, self.labels
+    def files(self, present: Collection[str]) -> tuple[str, str, str]:
+        """Return the three files of the graph, as a folder with the files `present` has them."""
+        short = self.features.replace("_features.json", ".json")  # as SNAP has it of Twitch DE
+        names = (self.features, short, short.removeprefix("musae_"))
+        found = next((name for name in names if name in present), self.features)
+        return self.edges, found, self.labels
 
 
 FACEBOOK = Entry(
@@ -200,7 +202,7 @@ def checksums(entry: Entry, folder: Folder) -> dict[str, Status]:
     """Return, for each file of a known graph, how its checksum compares with the catalog's."""
     present = folder.names()
     result: dict[str, Status] = {}
-    for file in entry.files:
+    for file in entry.files(present):
         if file not in present:
             result[file] = "absent"
         elif file not in entry.sha256:

@@ -27,8 +27,8 @@ class Columns:
     """[devices, width] numbers, dense or sparse; anything in columns that `texts` has."""
     names: Sequence[str] = ()
     """[width] the names of the columns, or nothing."""
-    first: int = 0
-    """The number of the first column, as errors count."""
+    numbers: Sequence[int] = ()
+    """[width] the numbers of the columns, as errors count; otherwise from 0."""
     texts: Mapping[int, Sequence[str | None]] = field(default_factory=dict)
     """Columns that hold text: [devices] each."""
 
@@ -39,13 +39,24 @@ class Columns:
 
     def name(self, column: int) -> str:
         """Return a column as messages name it."""
-        return shown(self.names[column]) if self.names else str(column + self.first)
+        return shown(self.names[column]) if self.names else str(self.numbering[column])
+
+    @property
+    def numbering(self) -> Sequence[int]:
+        """[width] the number of each column."""
+        return self.numbers or range(self.width)
 
 
 def chosen_columns(
-    wanted: Sequence[str], names: Sequence[str], width: int, first: int, what: str
+    wanted: Sequence[str], names: Sequence[str], numbers: Sequence[int], what: str
 ) -> list[int]:
     """Return indices of the columns that `categorical` lists, by name or number.
+
+    Args:
+        wanted: the list.
+        names: [width] of all columns, or nothing.
+        numbers: [width] of all columns, as errors count.
+        what: the source, as errors name it.
 
     Raises:
         UsageError: there is no such column.
@@ -54,11 +65,11 @@ def chosen_columns(
     found = []
     for column in wanted:
         index = number.get(column.casefold(), -1)
-        if index < 0 and column.isdecimal():
-            index = int(column) - first
-        if not 0 <= index < width:
+        if index < 0 and column.isdecimal() and int(column) in numbers:
+            index = numbers.index(int(column))
+        if index < 0:
             has = ", ".join(map(str, names[:MAX_NAMED])) if names else ""
-            has = has or f"numbers {first} … {first + width - 1}"
+            has = has or (f"numbers {numbers[0]} … {numbers[-1]}" if numbers else "none")
             raise UsageError(
                 f"{what}: there is no column {shown(column)} for `categorical` (it has: {has})"
             )
@@ -83,7 +94,7 @@ def prepared(columns: Columns, options: ReadOptions, what: str) -> tuple[Any, tu
     if is_sparse(matrix):
         # Before anything is as wide as the matrix says.
         refuse_width(columns.width, int(matrix.nnz), what)
-    chosen = chosen_columns(wanted, columns.names, columns.width, columns.first, what)
+    chosen = chosen_columns(wanted, columns.names, columns.numbering, what)
     blocks: dict[int, Floats] = {}
     notes: list[str] = []
     for column in chosen:

@@ -14,15 +14,14 @@ from lumos.graph.arrays import (
     Ids,
     finite_features,
     freeze,
-    frozen_sparse,
     integer_labels,
-    is_sparse,
     neighbour_lists,
     pairs_of,
     refuse_long,
     refuse_width,
     same_devices,
     shown,
+    stored_features,
 )
 from lumos.graph.features import BOUNDS_NOTE, bounded, checked_bounds
 from lumos.graph.labels import checked_roles, given_labels
@@ -51,7 +50,8 @@ class Graph:
     ids: Ids
     """[devices]: the original ids, integers or text."""
     features: "Features | None" = None
-    """[devices, feature_count]: dense or sparse float32; None when the source has none."""
+    """[devices, feature_count]: dense or sparse float32; None when the source has none. A large
+    dense matrix of mostly zeros is kept sparse, which trains faster."""
     labels: Ints | None = None
     """[devices]: the index of the class, -1 where it is unknown; None when there are none."""
     classes: tuple[str, ...] = ()
@@ -78,10 +78,8 @@ class Graph:
             raise InputError(f"ids: {len(self.ids)} ids for {self.devices} devices")
         refuse_long(self.ids)
         if self.features is not None:
-            sparse = is_sparse(self.features)
             features = finite_features(self.features, self.devices, "features")
-            features = frozen_sparse(features) if sparse else freeze(features, np.float32)
-            object.__setattr__(self, "features", features)
+            object.__setattr__(self, "features", stored_features(features))
         if self.labels is not None:
             labels = integer_labels(self.labels, self.devices, "labels")
             count = int(labels.max(initial=-1)) + 1

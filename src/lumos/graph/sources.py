@@ -19,6 +19,7 @@ from lumos.graph.graph import Graph
 from lumos.graph.io import NOT_ASKED, ReadOptions
 from lumos.graph.io.files import Folder, text_of
 from lumos.graph.io.npz import read_npz
+from lumos.graph.io.pyg import is_data
 from lumos.graph.io.tables import (
     SUFFIXES,
     EdgeListFiles,
@@ -48,16 +49,18 @@ def read_entry(entry: Entry, folder: Folder, *, features: bool, options: ReadOpt
     edges = read_table(folder, entry.edges, options, id_columns=2)
     words = None
     notes: tuple[str, ...] = ()
+    names = folder.names()
+    _, word_file, _ = entry.files(names)
     if not features:
         notes = (NOT_ASKED,)
-    elif entry.features not in folder.names():
+    elif word_file not in names:
         notes = (
-            f"features absent: {entry.features} is not in {folder.file('')}; structure and labels "
+            f"features absent: {word_file} is not in {folder.file('')}; structure and labels "
             "are complete",
         )
     else:
-        file = folder.file(entry.features)
-        text = text_of(folder.read(entry.features), file)
+        file = folder.file(word_file)
+        text = text_of(folder.read(word_file), file)
         words = read_words(text, file, integers=True, width=entry.feature_count or None)
     files = EdgeListFiles(edges, labels, words, True, notes)
     return graph_of_tables(entry.name, files, want_features=features, options=options)
@@ -72,13 +75,15 @@ def entry_in(folder: Folder) -> Entry:
     edges = [name for name in names if name.endswith("edges.csv")]
     targets = [name for name in names if name.endswith("target.csv")]
     words = [name for name in names if name.endswith("features.json")]
+    words = words or [name for name in names if f"{name.removesuffix('.json')}_edges.csv" in edges]
     if len(edges) != 1 or len(targets) != 1 or len(words) > 1:
         inner = [name for name in folder.folders() if name != folder.inside]
         hint = f"; name one of its folders: {', '.join(inner[:8])}" if inner else ""
         raise InputError(
-            f"{folder.file('')}: a folder holds one *edges.csv with *labels.csv and *features.csv "
-            "beside it, or, as SNAP has it, one *edges.csv, one *target.csv and possibly one "
-            f"*features.json; found {len(edges)}, {len(targets)} and {len(words)} of these{hint}"
+            f"{folder.file('')}: a folder holds one *edges.csv with *labels.csv and *features.csv, "
+            "or *nodes.csv, beside it, or, as SNAP has it, one *edges.csv, one *target.csv and "
+            f"possibly one *features.json; found {len(edges)}, {len(targets)} and {len(words)} of "
+            f"these{hint}"
         )
     return replace(
         CATALOG["facebook"],
@@ -179,7 +184,8 @@ def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **optio
     """Return the graph that `graph` is, or stands for.
 
     Args:
-        graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
+        graph: a `Graph`, a PyG `Data` or data set of one, a NetworkX graph, or a name or path as
+            `load` takes it.
         data_dir: folder of named graphs; see `load`.
         options: the fields of `ReadOptions`; a `Graph` has been read and ignores them.
     """
@@ -187,7 +193,7 @@ def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **optio
         return graph
     if isinstance(graph, str | os.PathLike):
         return load(graph, data_dir=data_dir, **options)
-    if hasattr(graph, "edge_index"):
+    if is_data(graph):
         return Graph.from_pyg(graph, **options)
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         return Graph.from_networkx(graph, **options)

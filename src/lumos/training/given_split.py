@@ -33,6 +33,7 @@ from lumos.graph import Graph
 from lumos.graph.arrays import lookup, shown
 from lumos.graph.labels import Role, masks_of, roles_of_masks
 from lumos.storage import one_line, read_arrays
+from lumos.training.problem import need_labels
 from lumos.training.split import (
     EDGES,
     VERTICES,
@@ -112,12 +113,7 @@ def vertex_split(graph: Graph, given: GivenSplit, public: PublicRandomness) -> V
         InputError: the graph has no labels, or the split does not fit it.
         UsageError: `given` is no split.
     """
-    if graph.labels is None:
-        raise InputError(
-            f"{graph.name or 'the graph'} has no labels; classify needs them, `task='link'` does "
-            "not"
-        )
-    labels = np.asarray(graph.labels)
+    labels = need_labels(graph)
     wanted = _wanted(given, VERTICES)
     if isinstance(wanted, tuple):
         if given is not None or graph.roles is None:

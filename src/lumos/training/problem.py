@@ -183,9 +183,27 @@ def features_of(graph: Graph) -> Features:
 def need_features(facts: GraphFacts | Graph) -> None:
     """Raise `InputError` where a graph has no features."""
     if facts.feature_count == 0:
-        reasons = [note for note in facts.notes if note.startswith("features absent")]
-        why = "".join(f" ({note})" for note in reasons[:1])
         raise InputError(
-            f"{facts.name or 'the graph'} has no features, and training needs them{why}; "
-            "`lumos trees` works without"
+            f"{facts.name or 'the graph'} has no features, and training needs them"
+            f"{_why(facts, 'features')}; `lumos trees` works without"
         )
+
+
+def need_labels(graph: Graph) -> Ints:
+    """Return the labels of a graph.
+
+    Raises:
+        InputError: there are none.
+    """
+    if graph.labels is None:
+        raise InputError(
+            f"{graph.name or 'the graph'} has no labels; classify needs them, `task='link'` does "
+            f"not{_why(graph, 'labels')}"
+        )
+    return np.asarray(graph.labels)
+
+
+def _why(facts: GraphFacts | Graph, absent: str) -> str:
+    """Return what the reader of a graph noted about something that is absent."""
+    reasons = [note for note in facts.notes if note.startswith(f"{absent} absent")]
+    return "".join(f" ({note})" for note in reasons[:1])

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -112,20 +112,20 @@ def text_of(content: bytes, file: str) -> str:
         ) from None
 
 
-def arrays_of(content: bytes, file: str, wanted: Collection[str] | None = None) -> Arrays:
+def arrays_of(content: bytes, file: str, objects: list[str] | None = None) -> Arrays:
     """Return all arrays of an npz, without ever unpickling.
 
     Args:
         content: the npz.
         file: its path, as errors name it.
-        wanted: where given, arrays of objects that are not among them are left out; otherwise, as
-            always among these, they are refused.
+        objects: where given, arrays of objects are left out, and their names added to it;
+            otherwise they are refused.
     """
     with readable(file):
         if content.startswith(np.lib.format.MAGIC_PREFIX):
             raise InputError(f"{file}: it holds a single array; an npz with names is needed")
         try:
-            return unpack_arrays(io.BytesIO(content), wanted)
+            return unpack_arrays(io.BytesIO(content), objects)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
 

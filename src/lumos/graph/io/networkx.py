@@ -1,7 +1,7 @@
 """Graphs from NetworkX and to it. Reading imports nothing: the object brings its own methods."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,13 +22,18 @@ from lumos.graph.labels import (
 from lumos.typing import Doubles
 
 _ABSENT = object()
+AUTO = "auto"
+"""As `features` or `labels`: the first usual attribute that a node has."""
+USUAL_FEATURES, USUAL_LABELS = ("x", "features"), ("y", "label")
+CLASS_NAMES = "class_names"
+"""Graph attribute: the names of the classes, in the order of their index."""
 
 
 def from_networkx(
     graph: Any,
     *,
-    features: str | Sequence[str] | None = "x",
-    labels: str | None = "y",
+    features: str | Sequence[str] | None = AUTO,
+    labels: str | None = AUTO,
     weight: str = "weight",
     name: str = "",
     **options: Any,
@@ -39,18 +44,19 @@ def from_networkx(
         graph: a `networkx.Graph` or `MultiGraph` (parallel edges are duplicates). A `DiGraph` is
             directed: it is refused unless directed="symmetrise".
         features: node attribute with a number or a list of numbers, or several such attributes,
-            whose columns are joined; on all nodes, or, if it is `x`, on none. Text is refused
-            unless `categorical` lists the attribute.
+            whose columns are joined; on all nodes. Text is refused unless `categorical` lists the
+            attribute. auto: `x` or `features`, if the nodes have one of them. None: no features.
         labels: node attribute with the class; None, NaN, -1 or "" is unknown. A list or set of
             classes is refused unless multilabel="first"; a node without the attribute, where others
             have it, is refused unless missing_labels="unknown". Classes are sorted by name, or in
             the order of the graph attribute `class_names`. The option `label_column` says the same.
+            auto: `y` or `label`, if the nodes have one of them. None: no labels.
         weight: edge attribute; its presence makes the graph weighted, and it is refused unless
             weights="drop".
         name: what the graph is called; otherwise its own name.
         options: the fields of `ReadOptions`.
 
-    Where the nodes have neither `x` nor `y`, a note lists the attributes that they have.
+    Where no usual attribute is found, a note lists the attributes that the nodes have.
     """
     permissions = ReadOptions.of(options)
     if not (hasattr(graph, "nodes") and hasattr(graph, "edges") and hasattr(graph, "is_directed")):
@@ -67,15 +73,20 @@ def from_networkx(
     if not nodes:
         raise InputError("the NetworkX graph is empty; it needs at least one node")
     ids = _ids(nodes)
-    labelled = networkx_labels(graph, permissions.label_column or labels, permissions)
-    notes = () if labelled is None else labelled.notes
+    notes: tuple[str, ...] = ()
+    if features == AUTO:
+        features, notes = _usual(graph, USUAL_FEATURES, "features")
+    labels = permissions.label_column or labels
+    if labels == AUTO:
+        labels, more = _usual(graph, USUAL_LABELS, "labels")
+        notes += more
+    labelled = networkx_labels(graph, labels, permissions)
+    notes += () if labelled is None else labelled.notes
     matrix = None
     columns = networkx_features(graph, features, permissions)
     if columns is not None:
         matrix, more = prepared(columns, permissions, "features")
         notes += more
-    if columns is None and labelled is None and (seen := attributes_of(graph)):
-        notes += (f"no node attribute is used; features= and labels= may name them: {seen}",)
     return Graph.from_indices(
         np.array(pairs, dtype=np.int64).reshape(-1, 2),
         ids,
@@ -133,10 +144,22 @@ def _ids(nodes: list[Any]) -> Ids:
     return unique_ids([str(node) for node in nodes])
 
 
-CLASS_NAMES = "class_names"
-"""Graph attribute: the names of the classes, in the order of their index."""
-USUAL_FEATURES, USUAL_LABELS = "x", "y"
-"""Attributes that are read where they are present; any other must be there."""
+def _usual(
+    graph: Any, names: Sequence[str], what: Literal["features", "labels"]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the first of some attributes that a node has, or None; and notes."""
+    found = [name for name in names if any(name in data for _, data in graph.nodes(data=True))]
+    if len(found) > 1:
+        return found[0], (f"{what} are the attribute {found[0]!r}, not {found[1]!r}",)
+    if found:
+        return found[0], ()
+    seen = attributes_of(graph, *USUAL_FEATURES, *USUAL_LABELS)
+    if not seen:
+        return None, ()
+    wanted = " or ".join(map(repr, names))
+    return None, (
+        f"{what} absent: no node has the attribute {wanted}; `{what}` may name one of: {seen}",
+    )
 
 
 def attributes_of(graph: Any, *but: str) -> str:
@@ -153,8 +176,6 @@ def networkx_features(
         return None
     names = [attributes] if isinstance(attributes, str) else list(attributes)
     present = {name: any(name in data for _, data in graph.nodes(data=True)) for name in names}
-    if names == [USUAL_FEATURES] and not present[USUAL_FEATURES]:
-        return None
     for name in names:
         if not present[name]:
             raise _absent(graph, name)
@@ -171,7 +192,7 @@ def networkx_features(
         blocks.append(block)
         width = block.shape[1]
         titles += [name] if width == 1 else [f"{name}[{column}]" for column in range(width)]
-    return Columns(np.hstack(blocks), titles, 0, texts)
+    return Columns(np.hstack(blocks), titles, texts=texts)
 
 
 def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> Labelled | None:
@@ -180,8 +201,6 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
     if attribute is None or options.no_labels:
         return None
     if all(attribute not in data for _, data in graph.nodes(data=True)):
-        if attribute == USUAL_LABELS and options.label_column is None:
-            return None
         raise _absent(graph, attribute)
     nodes = list(graph.nodes)
     values = [_label(node, data, attribute, options) for node, data in graph.nodes(data=True)]

@@ -23,9 +23,10 @@ A[u, v] and A[v, u], or once in a triangle: all entries above the diagonal, or a
 matrix that is neither symmetric nor a triangle is directed, as citation graphs are: refused unless
 directed="symmetrise". Entries other than 1 are weights.
 
-Arrays of objects are never unpickled: those with other names are skipped, these are refused.
+Arrays of objects are never unpickled: these are refused, others are skipped with a note.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,24 +106,26 @@ LABELS = ("target", "y", "labels")
 OTHERS = ("edges", "edge_index", "features", "x", "ids", "directed", "attr_matrix", "class_names")
 WANTED = frozenset([*OTHERS, *LABELS, *WEIGHTS, *MASK_NAMES, *PART_NAMES])
 """Arrays that are read."""
+NEVER = "Python objects are never unpickled"
 
 
 def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an npz."""
     file = str(path)
-    chosen = {options.label_column} if options.label_column else set()
-    arrays = arrays_of(
-        Folder(path.parent).read(path.name), file, (WANTED | chosen) - {"class_names"}
-    )
+    objects: list[str] = []
+    arrays = arrays_of(Folder(path.parent).read(path.name), file, objects)
+    _refuse_objects(objects, file, options)
     refuse_what_is_lost(arrays, file, options)
     devices: int | None = None
     if has_adjacency(arrays):
         edges, devices = adjacency_pairs(arrays, file, options)
         matrix = attributes(arrays, file)
     else:
-        edges, matrix = edges_in(arrays, file), None
+        edges, matrix = edges_in(arrays, file, objects), None
     matrix = _first(arrays, "features", "x") if matrix is None else matrix
     labelled, notes = _labels(arrays, file, options)
+    if objects:
+        notes += (_skipped(objects),)
     if matrix is None:
         notes = ("features absent: the npz has no array 'features'", *notes)
     elif matrix.ndim:
@@ -201,8 +204,31 @@ def _is_column(asked: str, target: NDArray[Any] | None) -> bool:
     )
 
 
-def edges_in(arrays: Arrays, file: str) -> NDArray[Any]:
-    """Return [E, 2] the edges of an npz, whichever way round they are stored."""
+def _refuse_objects(objects: Sequence[str], file: str, options: ReadOptions) -> None:
+    """Refuse a file in which an array that would be read holds objects."""
+    wanted = (WANTED | {options.label_column}) - {"class_names"}
+    refused = [name for name in objects if name in wanted]
+    if refused:
+        others = [name for name in objects if name not in wanted]
+        raise InputError(
+            f"{file}: {NEVER}, and {', '.join(map(repr, refused))} holds some"
+            f"{f' ({_skipped(others)})' if others else ''}; save numbers or text, and a sparse "
+            "matrix as adj_data, adj_indices, adj_indptr, adj_shape"
+        )
+
+
+def _skipped(objects: Sequence[str]) -> str:
+    return f"skipped, as {NEVER}: {', '.join(map(repr, objects))}"
+
+
+def edges_in(arrays: Arrays, file: str, objects: Sequence[str] = ()) -> NDArray[Any]:
+    """Return [E, 2] the edges of an npz, whichever way round they are stored.
+
+    Args:
+        arrays: all arrays that could be read.
+        file: the path of the npz, as errors name it.
+        objects: names of those that could not.
+    """
     if "edges" in arrays:
         name, array = "edges", arrays["edges"]
         if array.ndim == 2 and array.shape[1] != 2 and array.shape[0] == 2:
@@ -211,6 +237,7 @@ def edges_in(arrays: Arrays, file: str) -> NDArray[Any]:
         name, array = "edge_index", arrays["edge_index"].T
     else:
         has = ", ".join(arrays) or "nothing"
+        has += f"; {_skipped(objects)}" if objects else ""
         raise InputError(
             f"{file}: there is no array 'edges' (it has: {has}); add it, [E, 2], or an adjacency "
             "matrix: adj_data, adj_indices, adj_indptr, adj_shape"

@@ -29,13 +29,14 @@ from lumos.typing import Ints
 
 
 def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
-    """Convert a `torch_geometric.data.Data`.
+    """Convert a `torch_geometric.data.Data`, or a data set that holds one.
 
     Args:
-        data: with `edge_index` [2, E], and possibly `x` [devices, width] (dense or sparse) and
-            `y` [devices] (-1 is unknown). PyG holds an undirected edge in both directions: data
-            that lack one is directed, and refused unless directed="symmetrise". `edge_weight` or
-            `edge_attr` is refused unless weights="drop", `y` with several columns unless
+        data: with `edge_index` [2, E] or its sparse form `adj_t`, and possibly `x`
+            [devices, width] (dense or sparse) and `y` [devices] (-1 is unknown). PyG holds an
+            undirected edge in both directions: data that lack one is directed, and refused unless
+            directed="symmetrise". `edge_weight` or `edge_attr` is refused unless weights="drop",
+            and so are entries of `adj_t` other than 1; `y` with several columns unless
             multilabel="first" or a `label_column`. `y` may be whole numbers of any type, NaN where
             unknown, or a list of text; label_column="z" takes the attribute `z` instead.
             `train_mask`, `val_mask` and `test_mask` become `Graph.roles`, unless masks="ignore".
@@ -44,14 +45,14 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         options: the fields of `ReadOptions`.
     """
     permissions = ReadOptions.of(options)
-    index = getattr(data, "edge_index", None)
-    if index is None:
-        raise InputError(f"data: a PyG Data with edge_index is needed; got {type(data).__name__}")
-    arcs = _array(index)
-    if arcs.ndim != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
-        raise InputError(
-            f"edge_index: [2, E] integers are needed; got {arcs.dtype} {list(arcs.shape)}"
-        )
+    if is_dataset(data):
+        if len(data) != 1:
+            raise InputError(
+                f"data: {type(data).__name__} has {len(data):,} graphs; pass one, as dataset[0]"
+            )
+        name = name or str(getattr(data, "name", None) or "")
+        data = data[0]
+    arcs = _arcs(data, permissions)
     for attribute in ("edge_weight", "edge_attr"):
         if getattr(data, attribute, None) is not None and permissions.weights == "refuse":
             raise weighted(f"{attribute}: the edges have weights")
@@ -130,6 +131,42 @@ def to_pyg(graph: Graph) -> Any:
     return data
 
 
+def is_dataset(data: Any) -> bool:
+    """Return whether this is a PyG data set, which holds several `Data`."""
+    return all(hasattr(type(data), name) for name in ("__getitem__", "get", "len", "process"))
+
+
+def is_data(data: Any) -> bool:
+    """Return whether `from_pyg` reads this."""
+    return is_dataset(data) or hasattr(data, "edge_index") or hasattr(data, "adj_t")
+
+
+def _arcs(data: Any, options: ReadOptions) -> Ints:
+    """Return [2, E] the arcs of `edge_index`, or of the transposed adjacency matrix `adj_t`."""
+    index, matrix = (getattr(data, name, None) for name in ("edge_index", "adj_t"))
+    if index is not None:
+        arcs = _array(index)
+        if arcs.ndim != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
+            raise InputError(
+                f"edge_index: [2, E] integers are needed; got {arcs.dtype} {list(arcs.shape)}"
+            )
+        return arcs
+    if matrix is None:
+        raise InputError(
+            f"data: a PyG Data with edge_index or adj_t is needed; got {type(data).__name__}"
+        )
+    if hasattr(matrix, "coo"):  # torch_sparse.SparseTensor
+        row, column, value = matrix.coo()
+    else:
+        entries = matrix.to_sparse_coo().coalesce()
+        (row, column), value = entries.indices(), entries.values()
+    if value is not None and options.weights == "refuse":
+        values = _array(value)
+        if np.any(values != 1):
+            raise weighted(f"adj_t: the entry {values[values != 1].flat[0]} is a weight")
+    return np.stack([_array(column), _array(row)])
+
+
 def _labels(data: Any, options: ReadOptions) -> Labelled | None:
     """Return the classes of `y`, or of the attribute that was asked for; None without any."""
     name, asked = "y", options.label_column
@@ -162,7 +199,17 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
 def _seen(data: Any, *but: str) -> str:
     """Return the attributes of the data that may hold labels, as messages list them."""
     keys = getattr(data, "keys", ())
-    none = {"edge_index", "x", "device_ids", "class_names", "name", "num_nodes", *MASK_NAMES, *but}
+    none = {
+        "edge_index",
+        "adj_t",
+        "x",
+        "device_ids",
+        "class_names",
+        "name",
+        "num_nodes",
+        *MASK_NAMES,
+        *but,
+    }
     return ", ".join(key for key in (keys() if callable(keys) else keys) if key not in none)
 
 

@@ -5,9 +5,11 @@
     graph.features.csv    id,x1,x2,…        optional; a number in every cell
     graph.features.json   {"id": [words]}   or this: words numbered from 0
     graph.features.npz    features, ids     or this: arrays, or scipy's save_npz
+    graph.nodes.csv       id,label,x1,…     or labels and features in one table
 
-`graph_labels.csv` and `graph-labels.csv` are found too; beside `edges.csv` so are `labels.csv` and
-`features.csv`, beside `shop_edges.csv` `shop_labels.csv`. A folder with one such list is a graph.
+`graph_labels.csv` and `graph-labels.csv` are found too; beside `edges.csv` so are `labels.csv`,
+`features.csv` and `nodes.csv`, beside `shop_edges.csv` `shop_labels.csv`. A folder with one such
+list is a graph.
 
 A first line may name the columns (see `table_of` and the option `header`); lines that start with #
 are comments; commas, tabs, semicolons or blanks separate. Ids are integers if the first one is,
@@ -18,7 +20,7 @@ the label.
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -85,6 +87,14 @@ def read_files(
     folder = Folder(path.parent)
     feature_file = _beside(folder, path, "features", ("csv", "json", "npz"))
     label_file = _beside(folder, path, "labels", ("csv",))
+    node_file = _beside(folder, path, "nodes", ("csv",))
+    if node_file:
+        if label_file or feature_file:
+            raise InputError(
+                f"{path}: {node_file} holds labels and features, and so does "
+                f"{label_file or feature_file}; keep one of them"
+            )
+        label_file = feature_file = node_file
     if beginning is None:
         edges = read_table(folder, path.name, options, id_columns=2)
     else:
@@ -102,12 +112,19 @@ def read_files(
         raise InputError(
             f"{path}: there is no {path.stem}.labels.csv, so no label to choose; add it"
         )
-    # Without labels the feature file says which devices there are, so it is read in any case.
-    wanted = feature_file and (features or labels is None)
+    label_rows = None if labels is None else read_labels(labels, options, integers=integers)
+    rows: FeatureRows | None = None
+    if node_file and label_rows is not None:
+        rows = _node_features(label_rows, integers, options) if features else None
+        if features and rows is None:
+            notes = (f"features absent: {node_file} has no column beside id and label",)
+    elif feature_file and (features or labels is None):
+        # Without labels the feature file says which devices there are, so it is read in any case.
+        rows = _read_features(folder, feature_file, integers, options)
     return EdgeListFiles(
         edges=edges,
-        labels=None if labels is None else read_labels(labels, options, integers=integers),
-        features=_read_features(folder, feature_file, integers, options) if wanted else None,
+        labels=label_rows,
+        features=rows,
         integers=integers,
         notes=notes,
     )
@@ -331,6 +348,7 @@ def read_labels(
     if label is None:
         label, note = _label_column(table, ids, options)
     first: dict[int | str, tuple[int, str]] = {}
+    repeated: set[int | str] = set()
     for line, row in table.rows():
         if len(row) <= max(ids, label):
             table.refuse(
@@ -343,7 +361,9 @@ def read_labels(
         if value.casefold() in ("inf", "-inf"):
             table.refuse(line, f"the label is {shown(value)}; leave it empty if it is unknown")
         if device in first:
-            if options.multilabel == "refuse":
+            if value == first[device][1]:
+                repeated.add(device)
+            elif options.multilabel == "refuse":
                 table.refuse(
                     line,
                     f"device {device}: more than one label ({shown(first[device][1])}, "
@@ -358,8 +378,15 @@ def read_labels(
         lines=tuple(line for line, _ in first.values()),
         values=tuple(value for _, value in first.values()),
         column=label,
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, [note, _repeats(len(repeated))])),
     )
+
+
+def _repeats(devices: int) -> str:
+    if not devices:
+        return ""
+    counted = "1 device is" if devices == 1 else f"{devices:,} devices are"
+    return f"labels: {counted} listed more than once, with the same label"
 
 
 def id_column(table: TextTable) -> int:
@@ -390,7 +417,7 @@ def _label_column(table: TextTable, ids: int, options: ReadOptions) -> tuple[int
     wanted: str | int = header[others[0]] if header else others[0] + 1
     raise InputError(
         f"{table.file}, line 1: which column is the label? It has {has}; name one with "
-        f"`label_column={wanted!r}`"
+        f"`label_column={wanted!r}`, or read no labels with `label_column='none'`"
     )
 
 
@@ -437,7 +464,7 @@ class FeatureRows:
         texts = {
             column: [cells[row] for row in rows.tolist()] for column, cells in columns.texts.items()
         }
-        return Columns(columns.matrix[rows], columns.names, columns.first, texts), notes
+        return replace(columns, matrix=columns.matrix[rows], texts=texts), notes
 
 
 def _read_features(folder: Folder, name: str, integers: bool, options: ReadOptions) -> FeatureRows:
@@ -449,37 +476,57 @@ def _read_features(folder: Folder, name: str, integers: bool, options: ReadOptio
     return _number_table(read_table(folder, name, options), integers, options)
 
 
-def _number_table(table: TextTable, integers: bool, options: ReadOptions) -> FeatureRows:
-    """Read a table with the id in the first column and a number in each other one.
+def _node_features(labels: LabelRows, integers: bool, options: ReadOptions) -> FeatureRows | None:
+    """Read the features in a table that also has the labels; None if it has no further column."""
+    ids = id_column(labels.table)
+    if not set(range(labels.table.width())) - {ids, labels.column}:
+        return None
+    return _number_table(labels.table, integers, options, ids=ids, label=labels.column)
+
+
+def _number_table(
+    table: TextTable,
+    integers: bool,
+    options: ReadOptions,
+    *,
+    ids: int = 0,
+    label: int = 0,
+) -> FeatureRows:
+    """Read a table with a number in each column but that of the ids, and that of the labels.
 
     Columns that the option `categorical` lists may hold anything.
     """
-    width = next((len(row) - 1 for _, row in table.rows()), 0)
+    whole = next((len(row) for _, row in table.rows()), 0)
+    read = [column for column in range(whole) if column not in (ids, label)]
+    width, numbers = len(read), [column + 1 for column in read]
+    names = [table.header[column] for column in read if column < len(table.header)]
+    names = names if len(names) == width else []
     wanted = options.categorical_columns
-    chosen = chosen_columns(wanted, table.header[1:], width, 2, table.file) if width else []
+    chosen = chosen_columns(wanted, names, numbers, table.file) if width else []
     texts: dict[int, list[str | None]] = {column: [] for column in chosen}
     lines: dict[int | str, int] = {}
     rows: list[NDArray[np.float32]] = []
     for line, row in table.rows():
-        device = table.id_of(row[0], line, integers)
+        if len(row) != whole or not width:
+            table.refuse(line, f"{len(row) - 1} features, but the first row has {whole - 1}")
+        device = table.id_of(row[ids], line, integers)
         if device in lines:
             table.refuse(line, f"device {shown(device)} occurs twice; give it one row")
-        if len(row) < 2 or len(row) - 1 != width:
-            table.refuse(line, f"{len(row) - 1} features, but the first row has {width}")
         lines[device] = line
-        for column, cells in texts.items():
-            cells.append(row[column + 1])
-            row[column + 1] = "0"
+        cells = [row[column] for column in read]
+        for column, kept in texts.items():
+            kept.append(cells[column])
+            cells[column] = "0"
         try:
-            values = np.array([float(cell) for cell in row[1:]])
+            values = np.array([float(cell) for cell in cells])
         except ValueError:
-            _refuse_cell(table, row, line)
+            _refuse_cell(table, line, cells, names, numbers)
         if not fits_float32(values).all():
-            _refuse_cell(table, row, line)
+            _refuse_cell(table, line, cells, names, numbers)
         rows.append(values.astype(np.float32))
     places = tuple(lines.values())
     matrix = np.array(rows, np.float32).reshape(len(rows), width)
-    columns = Columns(freeze(matrix, np.float32, own=True), table.header[1:], 2, texts)
+    columns = Columns(freeze(matrix, np.float32, own=True), names, numbers, texts)
     return FeatureRows(
         table.file,
         np.array([*lines], dtype=np.int64) if integers else tuple(map(str, lines)),
@@ -488,18 +535,26 @@ def _number_table(table: TextTable, integers: bool, options: ReadOptions) -> Fea
     )
 
 
-def _refuse_cell(table: TextTable, row: Sequence[str], line: int) -> NoReturn:
+def _refuse_cell(
+    table: TextTable, line: int, cells: Sequence[str], names: Sequence[str], numbers: Sequence[int]
+) -> NoReturn:
     """Raise the error for the first cell that is not a finite number."""
-    for column, cell in enumerate(row[1:], start=2):
+    for place, cell in enumerate(cells):
+        number = numbers[place]
+        name = names[place] if names else number
+        category = f"if it holds categories, use `categorical={name!r}`"
+        if not cell:
+            table.refuse(
+                line,
+                f"the cell in column {number} is empty; write a number, as 0, or {category}",
+            )
         try:
             finite = bool(fits_float32(float(cell)))
         except ValueError:
-            name = table.header[column - 1 : column] or (column,)
-            category = f"; if it holds categories, use `categorical={name[0]!r}`" if cell else ""
-            table.refuse(line, f"{shown(cell)} in column {column} is not a number{category}")
+            table.refuse(line, f"{shown(cell)} in column {number} is not a number; {category}")
         if not finite:
             table.refuse(
-                line, f"{shown(cell)} in column {column} is not a finite number; replace it"
+                line, f"{shown(cell)} in column {number} is not a finite number; replace it"
             )
     raise AssertionError("all cells are numbers")
 

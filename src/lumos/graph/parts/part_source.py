@@ -24,10 +24,10 @@ from lumos.graph.arrays import (
     distinct,
     finite_features,
     freeze,
-    frozen_sparse,
     is_sparse,
     lookup,
     spans,
+    stored_features,
 )
 from lumos.graph.demo import COMMUNITIES, VOCABULARY, DemoDraws, demo_name
 from lumos.graph.facts import GraphFacts, described, facts_of, fingerprint
@@ -449,8 +449,7 @@ class StreamedEdgeList(StreamedSource):
         )
         matrix = known.features
         if matrix is not None:
-            matrix = finite_features(matrix, len(ids), "features")
-            matrix = frozen_sparse(matrix) if is_sparse(matrix) else matrix
+            matrix = stored_features(finite_features(matrix, len(ids), "features"))
             self.index_bytes = _index_bytes(matrix)
         self._features = matrix
         rows = self._pairs.tell() // 16
