@@ -131,3 +131,24 @@ def test_every_parameter_of_a_command_is_described() -> None:
                 continue
             described = {parameter.arg_name for parameter in parse(text).params}
             assert described == set(inspect.signature(command).parameters) - groups, name
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("train demo:60 --label-epsilonn 3", "train"),
+        ("train demo:60 --label-epsilon many", "train"),
+        ("train", "train"),
+        ("evaluate demo --nothing", "evaluate"),
+        ("data check", "data check"),
+        ("pki init --nothing", "pki init"),
+        ("trian demo", ""),
+    ],
+)
+def test_errors_about_options_name_the_help_of_the_command(
+    typed: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(typed.split()) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f" Type: {' '.join(['lumos', *command.split(), '--help'])}\n")
+    assert said.count("\n") == 1
