@@ -64,7 +64,7 @@ def test_power_iteration_finds_the_leading_directions(monkeypatch: pytest.Monkey
     rows = features / np.maximum(np.sqrt((features**2).sum(axis=1, keepdims=True)), 1e-300)
     matrix = chosen.T @ together @ rows
     for _ in range(3000):
-        encoder.learn_products((chosen.T @ together @ encoder.embeddings()).ravel())
+        encoder.learn_products((chosen.T @ together @ encoder.embeddings()).ravel(), None)
     values, vectors = np.linalg.eig(matrix)
     order = np.argsort(-np.abs(values))
     assert abs(values[order[size]]) < 0.999 * abs(values[order[size - 1]]), "the example is clear"
@@ -76,8 +76,27 @@ def test_power_iteration_finds_the_leading_directions(monkeypatch: pytest.Monkey
     assert subspace_angles(encoder.basis, leading).max() < 1e-3
 
 
+def test_shrunk_rows_are_nearer_to_the_truth_than_noisy_ones() -> None:
+    """Under noise of known size, of a basis in which few tokens have a part."""
+    rng = np.random.default_rng(0)
+    words, size, used = 400, 6, 30
+    truth = np.zeros((words, size))
+    truth[:used] = 20 * rng.standard_normal((used, size))
+    basis = np.linalg.qr(truth)[0]
+    noise = Noise(sigma=2.0, clip=4.0, devices=5, absent=0)
+    noisy = truth + noise.total * rng.standard_normal(truth.shape)
+    angles = []
+    for known in (None, noise):
+        encoder = encoder_of(random_words(5, words), embedding=size)
+        encoder.learn_products(noisy.ravel(), known)
+        angles.append(float(subspace_angles(encoder.basis, basis).max()))
+    assert angles[1] < 0.7 * angles[0]
+    encoder.learn_products(np.zeros(words * size), noise)  # nothing is left: no division by zero
+    assert np.isfinite(encoder.embeddings()).all()
+
+
 def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
-    """Bᵀ A Z / 128 in a run without noise, with everybody's words."""
+    """Bᵀ A Z / 128 in a run without noise; devices without a partner add half of their own."""
     graph = town(40)
     made = started(graph, protect="none", epochs=8)
     run = lambda one, two: made.run(  # noqa: E731
@@ -92,7 +111,8 @@ def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     together = np.zeros((40, 40))
     here = np.flatnonzero(partner != NOBODY)
     together[here, partner[here]] = 1
-    expected = words @ together @ before
+    half = np.trunc(before * Z_STEPS / 2) / Z_STEPS
+    expected = words @ (together @ before + np.where(partner == NOBODY, 1, 0)[:, None] * half)
     # The basis is orthogonal and spans the same: its projection of the sum is the sum.
     basis = trainer.encoder.basis
     assert_allclose(basis @ (basis.T @ expected), expected, atol=1e-9)
@@ -172,7 +192,7 @@ def test_whitening_survives_sums_that_are_all_noise(total: float) -> None:
 def test_fewer_words_than_numbers(words: int) -> None:
     """Directions beyond the number of words stay 0, and all shapes stay."""
     encoder = encoder_of(np.ones((5, words)), embedding=24)
-    encoder.learn_products(np.random.default_rng(0).normal(size=words * 24))
+    encoder.learn_products(np.random.default_rng(0).normal(size=words * 24), None)
     assert encoder.basis.shape == (words, 24)
     used = min(words, 24)
     assert_allclose(encoder.basis.T @ encoder.basis, np.diag([1.0] * used + [0.0] * (24 - used)),
@@ -184,7 +204,7 @@ def test_a_state_is_everything() -> None:
     one, two = (encoder_of(random_words(), embedding=4) for _ in range(2))
     rng = np.random.default_rng(0)
     one.learn_counts(rng.random(12) * 20, None)
-    one.learn_products(rng.normal(size=48))
+    one.learn_products(rng.normal(size=48), None)
     one.learn_spread(one.spread().sum(axis=0))
     two.load_state_dict(one.state_dict())
     assert one.embeddings().tobytes() == two.embeddings().tobytes()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 
 from lumos.strict.link.levels import (
     ALONE,
@@ -15,6 +16,7 @@ from lumos.strict.link.levels import (
     COSINES,
     SKETCH,
     SKETCH_WEIGHT,
+    SURE,
     TOKENS,
     WAYS,
     Reading,
@@ -133,7 +135,7 @@ def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, wa
     found = _merged(edges, reading.kept), _merged(non_neighbours, reading.kept)
     assert auc_by_pairs(*found) == pytest.approx(best)
     expected = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
-    doubt = 3 * reading.error[way] / (reading.separation[way] - 0.5)
+    doubt = SURE * reading.error[way] / (reading.separation[way] - 0.5)
     assert 0 < doubt < 1
     assert_allclose(reading.evidence, (1 - doubt**2) * expected)
     assert reading.cosines == tuple(COSINES[place] for place in reading.kept)
@@ -163,21 +165,58 @@ def test_equal_histograms_choose_nothing() -> None:
         assert_array_equal(reading.evidence, np.zeros(2**bits))
 
 
-@pytest.mark.parametrize("spread", [0.0, pytest.param(3.0, marks=pytest.mark.long), 30.0])
-@pytest.mark.parametrize("many", [0, 5, 60, 2000])
-def test_chance_is_hardly_ever_believed(many: int, spread: float) -> None:
-    """500 histograms in which edges are as non-neighbours are, with their noise."""
-    rng = np.random.default_rng(many)
-    chosen = 0
-    for _ in range(500):
-        shapes = dict.fromkeys(WAYS, rng.dirichlet(np.ones(LEVELS)))
+def gaussian_shapes(distance: float) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of buckets of edges and of non-neighbours: two normal distributions, cut."""
+    cuts = np.linspace(-0.5, 2.0, LEVELS - 1)
+    edges, others = (np.diff([0.0, *norm.cdf(cuts - mean), 1.0]) for mean in (distance, 0.0))
+    return edges, others
+
+
+def gained(reading: Reading, distances: dict[str, float], degree: float = 0.95) -> float:
+    """AUC that a reading adds to that of degrees, exactly.
+
+    The logarithm of the likelihood ratio of degrees is normal; `degree` is its separation.
+    """
+    evidence = reading.evidence[:, None] - reading.evidence
+    shapes = gaussian_shapes(distances.get(reading.way, 0.0))
+    edges, non_neighbours = (_merged(shares, reading.kept) for shares in shapes)
+    weights = edges[:, None] * non_neighbours
+    with_evidence = (weights * norm.cdf((evidence + degree**2) / (np.sqrt(2) * degree))).sum()
+    return float(with_evidence - norm.cdf(degree / np.sqrt(2)))
+
+
+def mean_gain(pairs: int, *separations: float, spread: float = 3.8) -> float:
+    """Mean gain of calibration with so many edges per way, and three times as many others."""
+    rng = np.random.default_rng(pairs)
+    distances = dict(zip(WAYS, separations, strict=True))
+    gains = []
+    for _ in range(100):
         total = np.array(
-            [[rng.multinomial(many, shapes[way]) for _ in range(2)] for way in WAYS], float
+            [
+                [
+                    rng.multinomial(many, shares)
+                    for many, shares in zip((pairs, 3 * pairs), shapes, strict=True)
+                ]
+                for shapes in map(gaussian_shapes, separations)
+            ],
+            float,
         )
         total += spread * rng.standard_normal(total.shape)
-        chosen += read_levels(total, spread, 2).way != ALONE
-    # Three ways at three standard errors: 0.4 % of chances, and a few more of small counts.
-    assert chosen <= 8, chosen
+        gains.append(gained(read_levels(total, spread, 2), distances))
+    return float(np.mean(gains))
+
+
+@pytest.mark.parametrize("pairs", [20, 50, 100, 400])
+def test_chance_costs_little(pairs: int) -> None:
+    """`SURE` is chosen by this cost; at three standard errors all of it, and most gains, vanish."""
+    assert mean_gain(pairs, 0, 0, 0) > -0.004
+
+
+def test_small_graphs_gain_by_what_separates() -> None:
+    """Also where one way separates and the vector of both does not pass."""
+    assert mean_gain(50, 0.0, 1.0, 0.2) > 0.03  # 0.01 at three standard errors
+    assert mean_gain(50, 1.0, 1.0, 1.3) > 0.08  # 0.04
+    assert mean_gain(400, 1.0, 1.0, 1.3) > 0.11
 
 
 def test_what_separates_is_believed_under_noise() -> None:

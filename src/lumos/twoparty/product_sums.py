@@ -160,7 +160,7 @@ class IdealProducts:
         check_pairs(self._shard, partner, chosen)
         self._partner = partner.copy()
         self._paired = np.flatnonzero(partner >= 0)
-        self._by_word = chosen[self._paired].T.astype(np.float64).tocsr()
+        self._by_word = chosen.T.astype(np.float64).tocsr()
         words = chosen.shape[1]
         self.book(OPEN_PAIR, OPEN_PAIR.size)
         self.book(BASE_POINTS, BASE_POINTS.size)
@@ -187,10 +187,22 @@ class IdealProducts:
         ):
             raise ProtocolError("a partner did not send the message that is due; run again")
         self.book(CORRECTION, correction_message(self._by_word.shape[0], width, self._fixed.word))
-        received = inbox.body.reshape(len(rows), width).view(np.int8).astype(np.float64)
+        received = np.zeros(vectors.shape)
+        received[rows] = inbox.body.reshape(len(rows), width).view(np.int8)
+        return self._summed(self._by_word, received)
+
+    def own(self, vectors: npt.NDArray[np.int8]) -> Doubles:
+        """[words · width] Σ b_u ⊗ half of Z_u / 128 over hosted devices u without a partner."""
+        if self._by_word is None:
+            raise UsageError("the first product of a run needs setup() before it")
+        halves = halved(vectors).astype(np.float64)
+        halves[self._paired] = 0
+        return self._summed(self._by_word, halves)
+
+    @staticmethod
+    def _summed(by_word: csr_array, factors: Doubles) -> Doubles:
         # Sums of whole numbers, exact in float64.
-        product = self._by_word @ received
-        scaled: Doubles = np.asarray(product).ravel() * 2.0**-SCALE_BITS
+        scaled: Doubles = np.asarray(by_word @ factors).ravel() * 2.0**-SCALE_BITS
         return scaled
 
     def book(self, topic: Topic, size: int) -> None:
@@ -238,7 +250,7 @@ class SecureProducts(InMemoryOnly):
         self._group = group
         self._sessions: dict[int, PairSession] = {}
         self._partner: Ints | None = None
-        self._words = 0
+        self._chosen = csr_array((0, 0))
 
     def setup(self, partner: Ints, chosen: csr_array) -> Program[None]:
         """Open the sessions of all pairs: base transfers and their extension, once per run.
@@ -248,12 +260,13 @@ class SecureProducts(InMemoryOnly):
             chosen: [hosted, words] 1 where a device chose the word, else 0.
         """
         check_pairs(self._shard, partner, chosen)
-        self._partner, self._words = partner.copy(), chosen.shape[1]
+        self._partner, self._chosen = partner.copy(), chosen
+        words = chosen.shape[1]
         for session in self._sessions.values():
             session.close()
         self._sessions = {}
         for row in np.flatnonzero(partner >= 0).tolist():
-            bits = np.zeros(self._words, np.bool_)
+            bits = np.zeros(words, np.bool_)
             bits[chosen.indices[chosen.indptr[row] : chosen.indptr[row + 1]]] = True
             me, peer = int(self._shard.devices[row]), int(partner[row])
             self._sessions[row] = PairSession(me, peer, bits, self._fixed, group=self._group)
@@ -262,7 +275,7 @@ class SecureProducts(InMemoryOnly):
         bodies = {row: self._sessions[row].points(body) for row, body in received.items()}
         received = yield from self._swap(BASE_POINTS, bodies, POINTS_MESSAGE)
         bodies = {row: self._sessions[row].columns(body) for row, body in received.items()}
-        received = yield from self._swap(COLUMNS, bodies, columns_message(self._words))
+        received = yield from self._swap(COLUMNS, bodies, columns_message(words))
         for row, body in received.items():
             self._sessions[row].extend(body)
         for row in [row for row, session in self._sessions.items() if not session.ready]:
@@ -290,14 +303,25 @@ class SecureProducts(InMemoryOnly):
             for row, session in self._sessions.items()
             if taking_part is None or taking_part[row]
         }
-        size = correction_message(self._words, width, self._fixed.word)
+        tokens = self._chosen.shape[1]
+        size = correction_message(tokens, width, self._fixed.word)
         received = yield from self._swap(CORRECTION, bodies, size)
-        words = np.zeros((len(self._shard), self._words * width), self._fixed.dtype)
+        words = np.zeros((len(self._shard), tokens * width), self._fixed.dtype)
         held = np.zeros(len(self._shard), np.bool_)
         for row, body in received.items():
             words[row] = self._sessions[row].share(body, step, attempt).ravel()
             held[row] = True
         return PairShares(words, held)
+
+    def own(self, vectors: npt.NDArray[np.int8]) -> RingWords:
+        """[hosted, words · width] b_u ⊗ half of Z_u of devices without a partner; others: zero."""
+        words = np.zeros((len(self._shard), self._chosen.shape[1] * vectors.shape[1]))
+        factors = halved(vectors)
+        rows = words.reshape(len(words), *self._chosen.shape[1:], vectors.shape[1])
+        for row in np.flatnonzero(self._partner_of() < 0).tolist():
+            held = self._chosen.indices[self._chosen.indptr[row] : self._chosen.indptr[row + 1]]
+            rows[row, held] = factors[row] * 2.0**-SCALE_BITS
+        return self._fixed.encode(words)
 
     def confirm(
         self, topic: Topic, purpose: bytes, sending: Flags, step: int, attempt: int
@@ -331,9 +355,7 @@ class SecureProducts(InMemoryOnly):
         Returns:
             By row, what its partner sent, for the rows that sent something themselves.
         """
-        shard, partner = self._shard, self._partner
-        if partner is None:
-            raise UsageError("the first product of a run needs setup() before it")
+        shard, partner = self._shard, self._partner_of()
         rows = np.array(sorted(bodies), np.int64)
         joined = b"".join(bodies[row] for row in rows.tolist())
         body = np.frombuffer(joined, np.uint8).reshape(len(rows), size)
@@ -349,6 +371,11 @@ class SecureProducts(InMemoryOnly):
                 length = size if sizes is None else int(sizes[place])
                 received[row] = inbox.body[place, :length].tobytes()
         return received
+
+    def _partner_of(self) -> Ints:
+        if self._partner is None:
+            raise UsageError("the first product of a run needs setup() before it")
+        return self._partner
 
 
 # Sums of the products of matched devices: both ends of a pair are in a sum, or neither.
@@ -392,6 +419,8 @@ class PairedSums(Protocol):
         self, vectors: npt.NDArray[np.int8], noise_shares: Doubles | None, step: int
     ) -> Program[Doubles]:
         """[words · width] Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs, with noise.
+
+        A device u without a partner adds b_u ⊗ Z_u / 256, its numbers rounded towards 0.
 
         Args:
             vectors: [hosted, width] Z of each device, -127 to 127.
@@ -437,11 +466,13 @@ class SecurePairedSums:
     ) -> Program[Doubles]:
         """Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs, with noise; see `PairedSums`."""
         paired = np.ones(self._hosted, np.bool_)
+        own = self._products.own(vectors)
         for attempt in range(ATTEMPTS):
             shares = yield from self._products.multiply(vectors, step, attempt, paired)
             words = shares.words
             ready = yield from self._products.confirm(READY, b"ready", shares.held, step, attempt)
             words[~ready] = 0
+            words += own
             noise = _noise(noise_shares, words.shape, self._aggregator.fixed)
             alone = np.zeros(self._hosted, np.bool_)
 
@@ -483,7 +514,7 @@ class IdealPairedSums:
         """Σ (b_u ⊗ Z_v + b_v ⊗ Z_u) / 128 over all pairs, with noise; see `PairedSums`."""
         fixed = self._aggregator.fixed
         products = yield from self._products.multiply(vectors, step, 0)
-        words = fixed.encode_sum(products)
+        words = fixed.encode_sum(products + self._products.own(vectors))
         if noise_shares is not None:
             noise = _noise(noise_shares, (self._hosted, len(words)), fixed)
             words += fixed.encode(noise).sum(axis=0, dtype=fixed.dtype)
@@ -525,6 +556,11 @@ def paired_sums(
     if isinstance(aggregator, SecureAggregator):
         return SecurePairedSums(shard, endpoint, aggregator)
     return IdealPairedSums(shard, endpoint, aggregator)
+
+
+def halved(vectors: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Half of each number, rounded towards 0: the weight of a device without a partner."""
+    return np.trunc(vectors / 2).astype(np.int8)
 
 
 def _noise(shares: Doubles | None, shape: tuple[int, ...], fixed: FixedPoint) -> Doubles:

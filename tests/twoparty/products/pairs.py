@@ -62,12 +62,19 @@ class Problem:
     def truth(
         self, step: int, fraction_bits: int, pairs: list[tuple[int, int]], noisy: np.ndarray
     ) -> np.ndarray:
-        """The oracle: Python's whole numbers, of these pairs and the noise of these devices."""
+        """The oracle: Python's whole numbers, of these pairs and the noise of these devices.
+
+        Of devices without a partner, those whose noise is in it add half of their own product.
+        """
         total = np.zeros((self.words, self.width), object)
         for u, v in pairs:
             for one, other in ((u, v), (v, u)):
                 row = self.chosen[one].astype(object)
                 total += np.outer(row, self.vectors[step][other].astype(object))
+        for alone in np.arange(self.total)[noisy]:
+            if self.partner[alone] < 0:
+                half = [int(number / 2) for number in self.vectors[step][alone].tolist()]
+                total += np.outer(self.chosen[alone].astype(object), np.array(half, object))
         total = total.ravel() * 2 ** (fraction_bits - 7)
         if self.noisy:
             rounded = np.rint(self.noise[step][noisy] * 2.0**fraction_bits).astype(object)

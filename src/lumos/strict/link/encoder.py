@@ -13,8 +13,9 @@ something about degrees (measured in docs/strict-results.md).
 **Encoder.** A token is a feature that is not zero; if features may be negative, a negative value is
 another token than a positive one. z = unit(xᵀE) embeds the weighted tokens x of a device. A sum of
 b_u ⊗ z_v + b_v ⊗ z_u over matched edges (u, v), with few tokens b of each device, is Bᵀ A Z: its
-orthogonal basis is the next E (power iteration). After a few sums, E spans the directions of tokens
-that neighbours share most. Rare tokens have larger weights, by a sum of counts. At the end
+orthogonal basis is the next E (power iteration). A device without a partner adds ½ b_u ⊗ z_u: the
+tokens that one device has in common. After a few sums, E spans the directions of tokens that
+neighbours share most. Rare tokens have larger weights, by a sum of counts. At the end
 embeddings are whitened half way. Every device computes its own embedding; E and the whitening are
 public, and carry noise.
 """
@@ -224,9 +225,18 @@ class LinkEncoder:
         root = np.sqrt(COUNTED)
         self._weigh(np.maximum(total * root, max(MIN_COUNT, 2 * spread * root)) ** -0.5)
 
-    def learn_products(self, total: Doubles) -> None:
-        """Learn the basis from a sum of products; directions beyond the number of tokens are 0."""
-        found = np.linalg.qr(total.reshape(self.basis.shape))[0]
+    def learn_products(self, total: Doubles, noise: Noise | None) -> None:
+        """Learn the basis from a sum of products; directions beyond the number of tokens are 0.
+
+        Rows are shrunk first by the positive-part James-Stein estimator: the row of a rare token is
+        mostly noise, and becomes 0.
+        """
+        rows = total.reshape(self.basis.shape)
+        if noise is not None:
+            energy = (rows * rows).sum(axis=1, keepdims=True)
+            expected = self.basis.shape[1] * noise.total**2
+            rows = rows * np.maximum(0.0, 1 - expected / np.maximum(energy, expected))
+        found = np.linalg.qr(rows)[0]
         self.basis = np.zeros_like(self.basis)
         self.basis[:, : found.shape[1]] = found
 

@@ -102,6 +102,7 @@ class Products(LinkStage):
         # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: tokens are 0 or 1, at most M of them, and
         # embeddings have norm 1. Other tokens and another embedding move it by the square root of
         # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times M = `tokens`.
+        # Without a partner a device adds ½ b_u ⊗ z_u, of norm √M/2, which moves by √M at most.
         root = math.sqrt(self.schedule.strict.tokens)
         return Sensitivity(2 * root, math.sqrt(10) * root)
 
@@ -127,7 +128,7 @@ class Products(LinkStage):
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Compute the next basis."""
-        state.encoder.learn_products(total)
+        state.encoder.learn_products(total, self.noise(step))
 
 
 class Whitening(LinkStage):
