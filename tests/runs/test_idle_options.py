@@ -18,9 +18,13 @@ from tests.runs.test_resume import Pulled, until, without_time
 
 from lumos import Graph, train
 from lumos.baselines import BASELINES, baseline
+from lumos.cli.main import app
 from lumos.cli.main import run as command
+from lumos.cli.options import given
 from lumos.exchange import recording
 from lumos.runs.run import Run
+from lumos.runs.train import Hosting, graph_problem
+from lumos.training.config import TRAIN_OPTIONS, Config
 
 OF_PAPER = {"profile": "paper", "balancer": "mcmc", "iterations": 12, "dropout": 0.1}
 RUNS: dict[str, dict[str, Any]] = {
@@ -205,3 +209,51 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
             }
         )
     assert printed[0] == printed[1]
+
+
+def same_values(value: Any) -> list[Any]:
+    """A value as callers may write it."""
+    forms = [value]
+    if isinstance(value, int | float):
+        forms.append(np.array(value)[()])
+    if isinstance(value, float) and value.is_integer():
+        forms.append(int(value))
+    return forms
+
+
+def typed(name: str, value: Any) -> list[str]:
+    """A setting as people type it: 3.0 is 3."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]
+
+
+@pytest.mark.parametrize("task", ["classify", "link"])
+@pytest.mark.parametrize("profile", ["strict", "paper"])
+def test_the_default_of_a_setting_is_the_same_run_as_no_setting(
+    profile: str, task: str, sixty: Graph
+) -> None:
+    """The finding: `--label-epsilon 3`, its default, was another draw than the default."""
+
+    def drawn(**given: Any) -> tuple[Config, str]:
+        config = Config.asked(profile=profile, task=task, **given).for_devices(sixty.devices)
+        problem = graph_problem(sixty, config, None, 0, Hosting())
+        # As it is hashed: 3, 3.0 and a number of NumPy are equal, and written differently.
+        name = config.profile.randomness(problem, config, control=False)
+        return config, f"{name} {sorted(config.flat().items(), key=str)}"
+
+    usual = drawn()
+    tried = 0
+    for name, value in usual[0].flat().items():
+        if value is None or name in ("profile", "task"):
+            continue
+        if usual[0].profile.ignores(name, usual[0]):
+            continue
+        for same in same_values(value):
+            assert drawn(**{name: same}) == usual, name
+        if name in TRAIN_OPTIONS:
+            _, bound, _ = app.parse_args(["train", "demo:60", *typed(name, value)])
+            assert drawn(**given(bound.arguments["options"])) == usual, name
+        tried += 1
+    assert tried > 12

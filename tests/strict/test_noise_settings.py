@@ -2,15 +2,18 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.linking import schedule as link_schedule
 from tests.strict.strictly import small
 
-from lumos import UsageError
+from lumos import UsageError, load
 from lumos.graph.facts import facts_of
 from lumos.secagg.noise import Noise
 from lumos.secagg.parameters import AggregateSettings, mask_parameters
@@ -18,6 +21,7 @@ from lumos.strict.classify.stages import ENCODER
 from lumos.strict.guarantees import classify_reading as reading
 from lumos.strict.guarantees import link_reading
 from lumos.strict.profile import PROFILE
+from lumos.strict.settings import default_delta, settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import UPDATES, Config
 
@@ -163,3 +167,35 @@ def test_more_absent_devices_need_more_noise_in_a_run() -> None:
     noise, more = (present(s[ENCODER].noise()) for s in (made, replace(made, config=fewer)))
     assert more.sigma == noise.sigma
     assert more.share == pytest.approx(noise.share * math.sqrt(850 / 400))
+
+
+@given(st.integers(1, 10**12))
+def test_the_default_delta_is_the_printed_formula(devices: int) -> None:
+    found = default_delta(devices)
+    power = next(power for power in range(20) if 10**power >= devices)  # 10^-power <= 1/n
+    assert found == min(1e-5, float(f"1e-{power}"))
+    assert found <= 1e-5
+    assert Fraction(f"1e-{power}") <= Fraction(1, devices)
+
+
+def test_a_default_delta_follows_the_number_of_devices_and_a_given_one_does_not() -> None:
+    def delta(devices: int, **given: float) -> float:
+        return settings_of(Config.of(**given).for_devices(devices)).delta
+
+    assert [delta(10**power) for power in (1, 5, 6)] == [1e-5, 1e-5, 1e-6]
+    assert delta(100_001) == 1e-6
+    assert delta(10**6, delta=1e-5) == 1e-5  # and refused, as before
+    assert delta(60, delta=1e-7) == 1e-7
+    made = Config.of()
+    own = replace(made, profile_settings=replace(settings_of(made), delta=1e-9))
+    assert settings_of(own.for_devices(10**6)).delta == 1e-9
+    assert Config.of(profile="paper").for_devices(10**6) == Config.of(profile="paper")
+
+
+def test_a_run_of_more_than_a_hundred_thousand_devices_needs_no_option() -> None:
+    """The finding: `lumos train demo:1000000` was refused for its default δ."""
+    facts = replace(facts_of(load("demo:60")), devices=1_000_000)
+    config = Config.of().for_devices(facts.devices)
+    PROFILE.check(facts, config)
+    with pytest.raises(UsageError, match=r"`delta=1e-05` is above 1/n = 1e-06 .*use 1e-06 or less"):
+        PROFILE.check(facts, Config.of())

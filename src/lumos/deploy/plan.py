@@ -116,11 +116,15 @@ def new_plan(
         UsageError: the settings cannot be run by real devices.
     """
     refuse_settings(settings, deadline=deadline, beat=beat)
+    chosen = {**DEFAULTS, **settings}
+    config = Config.asked(**chosen)
+    usual, fitting = config.flat(), config.for_devices(manifest.graph.devices).flat()
+    chosen |= {name: value for name, value in fitting.items() if value != usual[name]}
     return FederationPlan(
         run=entropy.draw(RUN_TAG).hex(),
         manifest=manifest_digest(manifest),
         seed=manifest.seed,
-        settings=plain({**DEFAULTS, **settings}),
+        settings=plain(chosen),
         deadline=deadline,
         beat=beat,
         broker=broker,

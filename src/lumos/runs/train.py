@@ -283,6 +283,7 @@ def train_rank(
     start, before = time.perf_counter(), cpu_seconds()
     observer = hosting.observer
     given = read_input(graph, data_dir=data_dir, split=split)
+    config = config.for_devices(_devices(given.graph))
     problem = _problem(given.graph, config, split, seed, hosting)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")
@@ -350,6 +351,10 @@ def read_input(
     if parts is not None and not (reading or whole):
         return TrainingInput(parts, source)
     return TrainingInput(as_graph(place, data_dir, **options), {**source, **options})
+
+
+def _devices(graph: Graph | PartsFolder) -> int:
+    return graph.devices if isinstance(graph, Graph) else graph.manifest.graph.devices
 
 
 def findable(graph: str | Path) -> str:

@@ -1,7 +1,7 @@
 """Settings of the strict profile: what is released, and how updates are protected."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -72,6 +72,14 @@ OF_NOISE = frozenset({"feature_epsilon", "delta", "clip"})
 """Settings that only noisy sums use."""
 
 
+DELTA = 1e-5
+
+
+def default_delta(devices: int) -> float:
+    """Return min(1e-5, 10^⌊log₁₀(1/n)⌋): a δ above 1/n would permit publishing one record."""
+    return min(DELTA, float(f"1e-{len(str(devices - 1))}"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class StrictSettings:
     """The strict profile (docs/strict.md)."""
@@ -134,8 +142,9 @@ class StrictSettings:
     accounted for; none: exact sums, for comparison only."""
     feature_epsilon: float = 8.0
     """ε of a device's features, for replacing them by any others, over all sums (protect noise)."""
-    delta: float = 1e-5
-    """δ of all sums together (protect noise)."""
+    delta: float = DELTA
+    """δ of all sums together (protect noise). By default 1e-5, and with more than 100,000 devices
+    the largest power of ten that is at most 1/n."""
     encoder_epochs: int = ENCODER_EPOCHS
     """Number of sums that train the local classifier, before anything is released (classify)."""
     clip: float = 0.3
@@ -183,6 +192,12 @@ class StrictSettings:
         if name.startswith("lifetime_") and self.book is None:
             return "a run on its own, only with `book`"
         return ""
+
+    def for_devices(self, devices: int, given: Collection[str]) -> "StrictSettings":
+        """Return the same with the default δ for this number of devices, unless one was given."""
+        if "delta" in given or self.delta != DELTA:
+            return self
+        return replace(self, delta=default_delta(devices))
 
     @property
     def epsilon(self) -> float:

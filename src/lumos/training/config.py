@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
+import numpy as np
+
 from lumos.device.randomness import RandomnessSource
 from lumos.errors import UsageError, one_of
 from lumos.model import ModelSettings
@@ -126,6 +128,8 @@ class Config:
     profile_settings: ProfileSettings
     """Settings that only the profile has: an instance of its own dataclass."""
     updates: AggregateSettings = field(default=UPDATES)
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """Names of the settings that were given; the default of another may depend on the graph."""
 
     @property
     def profile(self) -> Profile[Any]:
@@ -164,7 +168,8 @@ class Config:
                 raise UsageError(_unknown(name, profile, home))
             group = home[name]
             chosen[group][name] = _as_typed(value, get_type_hints(groups[group])[name])
-        return Config(**{group: kind(**chosen[group]) for group, kind in groups.items()})
+        made: dict[str, Any] = {group: kind(**chosen[group]) for group, kind in groups.items()}
+        return Config(**made, given=frozenset(settings))
 
     @staticmethod
     def asked(**settings: Any) -> "Config":
@@ -175,6 +180,13 @@ class Config:
             if reason:
                 raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
         return config
+
+    def for_devices(self, devices: int) -> "Config":
+        """The same with the defaults of a profile that depend on the number of devices."""
+        fit = getattr(self.profile_settings, "for_devices", None)
+        if fit is None:
+            return self
+        return dataclasses.replace(self, profile_settings=fit(devices, self.given))
 
     def flat(self) -> dict[str, Any]:
         """The settings by name, as `of` takes them."""
@@ -201,7 +213,9 @@ class Config:
 
 
 def _as_typed(value: Any, hint: Any) -> Any:
-    """2 and 2.0 are one setting; so are a path and its text."""
+    """2, 2.0 and a 2 of NumPy are one setting; so are a path and its text."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if float in (hint, *get_args(hint)) and isinstance(value, int):
         return float(value)
     if Path in get_args(hint) and isinstance(value, str):
