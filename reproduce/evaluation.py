@@ -20,7 +20,7 @@ SYSTEM_NAMES = {
     "centralized": "centralized",
     "lpgnn": "LPGNN",
     "naive": "naive FedGNN",
-    "own": "own features only",
+    "own": "local model, unprotected",
 }
 NOT_RUN = "not run"
 CUT = "cut at {} epochs: compare it with no finished run, nor with the paper"

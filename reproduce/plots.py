@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lumos.report import bars, cdf, dots, lines
-from lumos.report.charts import COLOURS, moderate, tree
-from lumos.training.profile import PAPER, STRICT
+from lumos.report.charts import COLOURS, SYSTEM_STYLES, moderate, tree
+from lumos.training.profile import PAPER
 from lumos.typing import Ints
 from reproduce import reported
 from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
@@ -16,12 +16,9 @@ from reproduce.figures import DENSE_NAMES, GAINS, SECONDS, balancer_name, distri
 from reproduce.runs import LITERAL, ONE_SCORE
 from reproduce.settings import EPSILONS
 
-STYLES = {
-    SYSTEM_NAMES[system]: number
-    for number, system in enumerate((PAPER, STRICT, "centralized", "lpgnn", "naive", "own"))
-} | {SYSTEM_NAMES[LITERAL]: len(COLOURS), DENSE_NAMES[LITERAL]: len(COLOURS)}
-"""By system, the number of its colour and shape in every plot. Both recoveries of the paper's
-features have one colour and two shapes, and so has a control, which is the same system."""
+STYLES = {name: SYSTEM_STYLES[system] for system, name in SYSTEM_NAMES.items()}
+STYLES[DENSE_NAMES[LITERAL]] = SYSTEM_STYLES[LITERAL]
+"""By name of a system, the number of its colour and shape. A control has the colour of its run."""
 STYLES |= {f"{name}: control": number + 2 * len(COLOURS) for name, number in STYLES.items()}
 SCORE_NAMES = {"classify": "test accuracy", "link": "test ROC-AUC"}
 """By task, in titles."""

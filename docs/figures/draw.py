@@ -477,7 +477,7 @@ def draw_workloads(canvas: Canvas) -> None:
     def down(share: float) -> float:
         return top - (bottom - top) * math.log10(share) / math.log10(22_470)
 
-    canvas.title("Workloads on Facebook", "Edges that a device owns, by balancer")
+    canvas.title("Workloads on Facebook", "Share of devices with a larger workload, by balancer")
     for row, (balancer, name, colour) in enumerate(BALANCERS):
         canvas.line([MARGIN, MARGIN + 26], [86 + 24 * row] * 2, color=colour, linewidth=3)
         words = f"{name}: largest {runs[balancer]['max_workload']}"
@@ -496,7 +496,7 @@ def draw_workloads(canvas: Canvas) -> None:
             y += [y[-1], down(1 - count / 22_470)]
         x += [across(cdf[-1][0])] * 2
         canvas.line(x, [*y, y[-1], bottom], color=colour, linewidth=2.2)
-    canvas.text(left, bottom + 42, "Share of devices with a larger workload", color=MUTED)
+    canvas.text(left, bottom + 42, "workload: edges that a device owns", color=MUTED)
 
 
 PICTURES: dict[str, tuple[float, float, Callable[[Canvas], None]]] = {

@@ -20,6 +20,7 @@ from lumos.report import (
     per_class_table,
     seeds_figure,
 )
+from lumos.report.charts import SYSTEM_STYLES
 from lumos.report.display import fragment, listed
 from lumos.report.display import table as html_table
 from lumos.report.display import title as heading
@@ -272,16 +273,23 @@ def _added(row: SystemScore, evaluation: Evaluation) -> str:
     return f"{text}, with a standard error of {error:.{digits}f}: {verdict}."
 
 
+def _styles(rows: list[SystemScore]) -> dict[str, int]:
+    """Return the style of each system in charts, by its name."""
+    return {row.system: SYSTEM_STYLES[row.key] for row in rows if row.key in SYSTEM_STYLES}
+
+
 def _scores(evaluation: Evaluation) -> Section:
     factor, digits, sign = unit(evaluation)
     main = evaluation.metrics[0]
     rows = _main_rows(evaluation)
+    styles = _styles(rows)
     blocks: list[Block] = [
         seeds_figure(
             {row.system: [factor * score for score in row.by_seed.values()] for row in rows},
             f"Test {NAMES[main]}",
             unit=sign,
             digits=digits,
+            styles=styles,
         )
     ]
     paired = [row for row in rows if row.minus_local is not None]
@@ -295,6 +303,7 @@ def _scores(evaluation: Evaluation) -> Section:
                     [[_times(row.minus_local_se, factor) for row in paired]],
                     title=f"Test {NAMES[main]} minus local" + ", in points" * bool(sign),
                     digits=digits,
+                    styles=styles,
                 ),
                 "Differences to the local model under the same protection, on the same seeds; here "
                 "± is the standard error of the mean.",
@@ -361,6 +370,7 @@ def _cost(evaluation: Evaluation) -> Section:
             unit="s",
             title="Seconds of one run",
             digits=1,
+            styles=_styles(rows),
         )
         blocks.append(Figure(drawing, "Wall-clock time, while other runs took the other cores."))
     blocks.append(

@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import UsageError
+from lumos.training.profile import PAPER as PAPER_PROFILE
+from lumos.training.profile import STRICT
 from lumos.typing import Doubles, Ints
 
 if TYPE_CHECKING:
@@ -40,6 +42,16 @@ INK, MUTED, GRID, PAPER = "#1a1a1a", "#555555", "#d9d9d9", "#ffffff"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#444444")
 """Okabe and Ito's palette in the order of contrast on white, its orange darkened and its sky blue
 left out. Colour never stands alone: dashes, shapes or words say the same."""
+SYSTEM_STYLES = {
+    PAPER_PROFILE: 0, "literal": 6,
+    STRICT: 1, "control": 13,
+    "centralized": 2,
+    "lpgnn": 3, "lpgnn-blink": 9,
+    "naive": 4, "blink": 10, "gap": 16,
+    "own": 5, "own-unprotected": 11, "lpgnn-own": 17,
+}  # fmt: skip
+"""By system, the number of its colour and shape in every chart. Relatives share a colour, which is
+the rest of the number by six, and differ in shape or dashes."""
 RIGHT, WRONG = "#0073b2", "#d55f00"
 """Cells of a heat map on the diagonal, and all others. They do not change on a dark page."""
 

@@ -292,6 +292,7 @@ def seeds_figure(
     unit: str = "",
     digits: int = 2,
     caption: str = "",
+    styles: Mapping[str, int] | None = None,
 ) -> Figure:
     """Draw the mean of each system, its standard deviation over seeds, and every seed by itself.
 
@@ -301,6 +302,7 @@ def seeds_figure(
         unit: behind every number, as "%".
         digits: decimals of the numbers.
         caption: a sentence more below the drawing.
+        styles: by name of the system, the number of its colour and shape; by default its place.
     """
     means = [statistics.fmean(values) if values else None for values in scores.values()]
     spread = [statistics.stdev(values) if len(values) > 1 else None for values in scores.values()]
@@ -314,6 +316,7 @@ def seeds_figure(
         title=title,
         digits=digits,
         singles=[[values if len(values) > 1 else () for values in scores.values()]],
+        styles=styles,
     )
     about = "One seed."
     if most > 1:

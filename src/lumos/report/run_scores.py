@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
 
-from lumos.report.charts import dots, is_wide, lines
+from lumos.report.charts import COLOURS, SYSTEM_STYLES, dots, is_wide, lines
 from lumos.report.page import (
     HOW_TO_READ,
     Block,
@@ -49,6 +49,13 @@ def variant_name(run: Run, variant: str) -> str:
     """Return the name of a variant."""
     texts = run.config.profile.texts(run.config)
     return {MAIN: "this run", OWN: texts.own, CONTROL: f"control: {texts.control}"}[variant]
+
+
+def variant_styles(run: Run) -> dict[str, int]:
+    """Return the style of each variant in charts, by its name: a control has the run's colour."""
+    system = SYSTEM_STYLES.get(run.config.train.profile, 0)
+    numbers = {MAIN: system, OWN: SYSTEM_STYLES[OWN], CONTROL: system + 2 * len(COLOURS)}
+    return {variant_name(run, variant): number for variant, number in numbers.items()}
 
 
 def variants(run: Run) -> list[str]:
@@ -104,6 +111,7 @@ def _figure(run: Run) -> Figure:
         unit=unit,
         title=f"Test {_metric(run)}",
         digits=digits,
+        styles=variant_styles(run),
     )
     about = (
         "± is one standard deviation over the choice of the test set; it says nothing of other "
@@ -123,6 +131,7 @@ def _ranking(run: Run) -> list[Block]:
         [[measured(run, variant, name) for variant in variants(run)] for name in names],
         title="Edges among the surest pairs",
         digits=3,
+        styles=variant_styles(run),
     )
     about = (
         "hits@k: the share of held-back edges that are scored above all but k of the pairs that "
@@ -372,7 +381,15 @@ def _lines(
         )
     inside = stage.first <= best <= stage.last and best < len(run.history)
     kept = {f"weights of epoch {best}": float(best)} if inside else {}
-    return lines(epochs, series, unit=unit, title=title, x_title="epoch", reference_lines=kept)
+    return lines(
+        epochs,
+        series,
+        unit=unit,
+        title=title,
+        x_title="epoch",
+        reference_lines=kept,
+        styles=variant_styles(run),
+    )
 
 
 def estimates(run: Run) -> list[Figure | Text]:
