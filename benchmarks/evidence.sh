@@ -80,11 +80,11 @@ echo "== tests that make test leaves out, and properties with more examples"
 (cd "$here/.." && python -m benchmarks.bench --full)
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
-python "$here/strict_tradeoff.py" --out "$out" --plot "$out/strict-tradeoff.svg"
+python "$here/strict_tradeoff.py" --out "$out"
 for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \
     "--family heterophilous" "--family gaussian" "--family small" "--family few-labels"; do
     # shellcheck disable=SC2086
-    python "$here/strict_tradeoff.py" $graph --cells "pure 2" "pure 3" "pure 4" --out "$out"
+    python "$here/strict_tradeoff.py" $graph --cells "label 2" "label 3" "label 4" --out "$out"
 done
 for graph in "--graph facebook" "--graph twitch-ENGB" "--graph demo" "--graph lastfm --words"; do
     # shellcheck disable=SC2086

@@ -1,21 +1,19 @@
-"""What the strict profile gives for which privacy: one table and one picture, over several seeds.
+"""Scores of the strict profile by ε and by other settings, over several seeds.
 
     python benchmarks/strict_tradeoff.py [--graph facebook] [--task classify] [--seeds 5]
+    python benchmarks/strict_tradeoff.py --again
     python benchmarks/strict_tradeoff.py --graph lastfm --words --cells label
-    python benchmarks/strict_tradeoff.py --communities 100 --cells "pure 3"
-    python benchmarks/strict_tradeoff.py --family heterophilous --cells "pure 3"
-    python benchmarks/strict_tradeoff.py --cells label updates baselines --plot tradeoff.svg
+    python benchmarks/strict_tradeoff.py --communities 100 --cells "label 3"
+    python benchmarks/strict_tradeoff.py --family heterophilous --cells "label 3"
     python benchmarks/strict_tradeoff.py --task link --seeds 3
 
-Every cell is `lumos.train` with the strict profile and its control (releases that say nothing) on
-the same split. Beside it stands `own`: own features under the same protection, and for links the
-asker's own degree.
-Finished cells are kept in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with their settings, so an
-interrupted run goes on; remove the file when the trainer has changed.
-
-`--plot FILE` draws accuracy against the ε of the label, one line for each ε of the updates, beside
-own features, LPGNN, a centralized GCN, and the paper's profile as `python -m reproduce` has it
-(`--kept`).
+Every cell is `lumos.train` with the strict profile and its control (releases without information)
+on the same split. Beside it stands `own`: the local model under the same protection, and for links
+the asker's own degree.
+Finished cells are stored in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with their settings, so
+an interrupted run continues. `--again` computes every stored cell anew, after the trainer has
+changed. `python -m reproduce --write-docs` writes tables and picture of docs/strict-results.md from
+these files.
 """
 
 import argparse
@@ -35,6 +33,7 @@ from lumos.baselines.measure import baseline
 from lumos.evaluation.pool import plain_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
+from lumos.report.charts import COLOURS, SYSTEM_STYLES
 
 Settings = dict[str, Any]
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -43,80 +42,70 @@ Line = tuple[list[float | None], list[float | None] | None]
 """Means and standard deviations."""
 
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
-UPDATES = (8.0, 4.0, 2.0)
-"""ε of the updates that have a line; the first is the default."""
-LPGNN_FEATURES = 8.0
-"""ε of LPGNN's features: that of our updates."""
-
-IN_OR_OUT = 13.38
-"""ε for these features or any others at which it is 8 for features that are in the sums or not."""
+FEATURES = (8.0, 4.0, 2.0)
+"""ε of features that have a line; the first is the default, and LPGNN's."""
+ZEROED = {"classify": 12.3, "link": 13.38}
+"""By task, ε for features replaced at which it is 8 for a contribution to the sums zeroed."""
 LINKS: dict[str, dict[str, Settings]] = {
     "default": {"default": {}},
-    "updates": {
-        "in or out 8": {"feature_epsilon": IN_OR_OUT},
-        **{f"update ε {e:g}": {"feature_epsilon": e} for e in (4.0, 2.0, 1.0)},
+    "features": {
+        f"features {e:g}": {"feature_epsilon": e} for e in (ZEROED["link"], 4.0, 2.0, 1.0)
     },
-    "answers": {
-        "answers 8": {"score_queries": 8},
-        "answers 32": {"score_queries": 32},
-        "answers unlimited": {"score_queries": 0},
-        "answers of 1 bit": {"query_bits": 1},
-        "answers of 3 bits": {"query_bits": 3},
-        **{f"answer ε {e:g}": {"query_epsilon": e} for e in (4.0, 2.0)},
+    "queries": {
+        "queries 8": {"score_queries": 8},
+        "queries 32": {"score_queries": 32},
+        "queries unlimited": {"score_queries": 0},
+        "query bits 1": {"query_bits": 1},
+        "query bits 3": {"query_bits": 3},
+        **{f"query ε {e:g}": {"query_epsilon": e} for e in (4.0, 2.0)},
     },
     "propagated_labels": {
         f"propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 2)
     },
-    "baselines": {"own features, unprotected": {"system": "own"}},
+    "baselines": {"local model, unprotected": {"system": "own"}},
 }
 """By group, which `--cells` may name, and row."""
 
 
-def label_row(epsilon: float, updates: float = UPDATES[0]) -> str:
+def label_row(epsilon: float, features: float = FEATURES[0]) -> str:
     """Return the name of the row of a label ε."""
-    name = f"pure {epsilon:g}"
-    return name if updates == UPDATES[0] else f"{name}, updates {updates:g}"
+    name = f"label {epsilon:g}"
+    return name if features == FEATURES[0] else f"{name}, features {features:g}"
 
 
 def lpgnn_row(epsilon: float) -> str:
-    return f"LPGNN, label {epsilon:g}, features {LPGNN_FEATURES:g}"
+    return f"LPGNN, label {epsilon:g}, features {FEATURES[0]:g}"
 
 
 CLASSIFY: dict[str, dict[str, Settings]] = {
     "label": {label_row(e): {"label_epsilon": e} for e in EPSILONS},
-    "updates": {
-        **{
-            label_row(e, updates): {"label_epsilon": e, "feature_epsilon": updates}
-            for updates in UPDATES[1:]
-            for e in EPSILONS
-        },
-        **{
-            label_row(e, 12.3): {"label_epsilon": e, "feature_epsilon": 12.3}
-            for e in EPSILONS
-            if e >= 2
-        },
+    "features": {
+        label_row(e, features): {"label_epsilon": e, "feature_epsilon": features}
+        for features in (*FEATURES[1:], ZEROED["classify"])
+        for e in EPSILONS
+        if e >= 2 or features in FEATURES
     },
     "propagated_labels": {
-        **{f"pure 3, propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 3)},
-        **{f"pure 3, propagated labels at ε {e:g}": {"propagated_epsilon": e} for e in (2.0, 3.0)},
+        **{f"label 3, propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 3)},
+        **{f"label 3, propagated labels at ε {e:g}": {"propagated_epsilon": e} for e in (2.0, 3.0)},
     },
     "network": {
-        f"pure 3, tree network {name.upper()}": {"tree_network": True, "backbone": name}
+        f"label 3, tree network {name.upper()}": {"tree_network": True, "backbone": name}
         for name in ("gcn", "gat")
     },
-    "mechanism": {f"pure 3, {name}": {"mechanism": name} for name in ("krr", "digits")},
+    "mechanism": {f"label 3, {name}": {"mechanism": name} for name in ("krr", "digits")},
     "protection": {
-        "pure 3, protect none": {"protect": "none"},
-        "pure 3, signed features": {"signs": "signed"},
+        "label 3, sums without noise": {"protect": "none"},
+        "label 3, signed features": {"signs": "signed"},
     },
     "baselines": {
-        "own features, unprotected": {"system": "own"},
+        "local model, unprotected": {"system": "own"},
         "centralized GCN": {"system": "centralized", "backbone": "gcn"},
         **{
             lpgnn_row(e): {
                 "system": "lpgnn",
                 "backbone": "gcn",
-                "feature_epsilon": LPGNN_FEATURES,
+                "feature_epsilon": FEATURES[0],
                 "label_epsilon": e,
             }
             for e in EPSILONS
@@ -127,8 +116,8 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
 SCORES = {"classify": "test_accuracy", "link": "test_auc"}
 MEASURES = {
     "test_macro_f1": "macro_f1",
-    "selected_accuracy": "voted",
-    "selected_accuracy_error": "voted_error",
+    "selected_accuracy": "selected",
+    "selected_accuracy_error": "selected_error",
 }
 """By name in a run's metrics and estimates: the name in a cell."""
 
@@ -257,8 +246,8 @@ def values(results: Results, row: str, name: str = "test", scale: float = 100.0)
 def show(results: Results, rows: Iterable[str], title: str, task: str) -> None:
     """Print the table."""
     scale, digits = {"classify": (100, 2), "link": (1, 4)}[task]
-    names = ("macro_f1", "voted", "own", "control") if task == "classify" else ("own", "control")
-    titles = {"macro_f1": "macro-F1", "voted": "by model selection"}
+    names = ("macro_f1", "selected", "own", "control") if task == "classify" else ("own", "control")
+    titles = {"macro_f1": "macro-F1", "selected": "by model selection"}
     table = Table(title=title)
     table.add_column("")
     beside = [titles.get(name, name) for name in names]
@@ -282,12 +271,6 @@ def show(results: Results, rows: Iterable[str], title: str, task: str) -> None:
     Console(width=140).print(table)
 
 
-BLINK = (
-    "Not drawn: Blink (CCS 2023), as published: 76.2 / 76.2 / 76.5 / 89.7 at link ε",
-    "1 / 2 / 4 / 8, Facebook with 128 features, features and labels in the clear.",
-)
-
-
 def paper_profile(path: Path) -> dict[str, float]:
     """Accuracy of the paper's profile at ε = 2, by backbone: committed by `python -m reproduce`."""
     plain = {"profile": "paper", "task": "classify", "epsilon": 2, "balancer": "mcmc"}
@@ -302,7 +285,7 @@ def paper_profile(path: Path) -> dict[str, float]:
 
 
 def plot(results: Results, paper: dict[str, float], title: str) -> str:
-    """SVG: accuracy against the label's ε, a line for each ε of the updates."""
+    """Return an SVG: accuracy against the label's ε, a line for each ε of features."""
     x = EPSILONS
 
     def line(rows: Iterable[str], name: str = "test") -> Line:
@@ -312,21 +295,26 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
 
     default = [label_row(e) for e in x]
     series: dict[str, Line] = {
-        f"strict, updates ε {updates:g}": line([label_row(e, updates) for e in x])
-        for updates in UPDATES
+        f"strict, features ε {features:g}": line([label_row(e, features) for e in x])
+        for features in FEATURES
     }
-    series[f"LPGNN, features ε {LPGNN_FEATURES:g}"] = line([lpgnn_row(e) for e in x])
-    series[f"own features, updates ε {UPDATES[0]:g}"] = line(default, "own")[0], None
-    series["control"] = line(default, "control")[0], None
+    numbers = [SYSTEM_STYLES["strict"] + form * len(COLOURS) for form in range(4)]
+    styles = dict(zip([*series, "control of strict"], numbers, strict=True))
+    others = {f"LPGNN, features ε {FEATURES[0]:g}": "lpgnn", "local model in strict": "own"}
+    styles |= {name: SYSTEM_STYLES[system] for name, system in others.items()}
+    lpgnn, local = others
+    series[lpgnn] = line([lpgnn_row(e) for e in x])
+    series[local] = line(default, "own")[0], None
+    series["control of strict"] = line(default, "control")[0], None
     found = {
         "centralized GCN": values(results, "centralized GCN"),
-        "own, unprotected": values(results, "own features, unprotected"),
+        "local, unprotected": values(results, "local model, unprotected"),
     }
     levels = {name: float(of.mean()) for name, of in found.items() if len(of)}
     levels |= {f"paper, {name.upper()}": score for name, score in paper.items()}
     notes = [
-        "LPGNN's server knows every edge.",
-        "Updates: (ε, 1e-5) for these features or any others. Bands: standard deviation.",
+        "LPGNN's server knows every edge. Bands: standard deviation.",
+        "Features: (ε, 1e-5), features replaced; LPGNN: ε. Local and control: ε = 8.",
     ]
     series = {name: of for name, of in series.items() if any(v is not None for v in of[0])}
     first = [of[0][0] for of in series.values()]
@@ -335,23 +323,27 @@ def plot(results: Results, paper: dict[str, float], title: str) -> str:
         cut = " / ".join("–" if value is None else f"{value:.1f}" for value in first)
         notes.append(f"At ε = {x[0]:g}, below the axis where it is cut: {cut}.")
     if paper:
-        notes += [
-            "Paper: its profile as `python -m reproduce classification` has it, ε = 2.",
-            *BLINK,
-        ]
+        notes.append("Paper: profile paper, ε = 2, mean of three seeds.")
     return lines(
         x,
         series,
         unit="%",
         title=f"Strict classification, {title}",
-        x_title="ε of a label (pure)",
+        x_title="ε of a label",
         y_title="test accuracy",
         at_points=True,
         levels={f"{name} {score:.1f}": score for name, score in levels.items()},
         notes=notes,
         height=400,
         least=least,
+        styles=styles,
     )
+
+
+def draw_committed(folder: Path = Path("docs/results")) -> str:
+    """Return the picture of docs/strict-results.md, from committed results."""
+    results = json.loads((folder / "strict-facebook.json").read_text("utf-8"))
+    return plot(results, paper_profile(folder / "reproduce-facebook.json"), "Facebook")
 
 
 def main() -> None:
@@ -361,13 +353,7 @@ def main() -> None:
     parser.add_argument("--task", choices=["classify", "link"], default="classify")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--plot", type=Path, help="SVG of accuracy against the label's ε")
-    parser.add_argument(
-        "--kept",
-        type=Path,
-        default=Path("docs/results/reproduce-facebook.json"),
-        help="results of `python -m reproduce`: the paper's profile in the picture of facebook",
-    )
+    parser.add_argument("--again", action="store_true", help="compute every stored cell anew")
     parser.add_argument(
         "--cells",
         nargs="*",
@@ -378,7 +364,7 @@ def main() -> None:
         "--words", action="store_true", help="generate features from labels, as the demo graph's"
     )
     parser.add_argument(
-        "--communities", type=int, help="so many communities of the graph for classes, with words"
+        "--communities", type=int, help="classes: this number of communities, with generated words"
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -388,19 +374,20 @@ def main() -> None:
     known = chosen_rows(task, None)
     results: Results = json.loads(path.read_text()) if path.exists() else {}
     results = {row: results[row] for row in known if row in results}
-    for seed in range(options.seeds):
-        for row, settings in rows.items():
-            by_seed = results.setdefault(row, {})
-            same = plain_settings(settings)
-            if by_seed.get(str(seed), {"settings": None}).get("settings", same) != same:
-                by_seed[str(seed)] = cell(graph, task, settings, seed)
-                path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    if options.again:
+        wanted = [(row, seed) for row, by_seed in results.items() for seed in by_seed]
+    else:
+        wanted = [(row, str(seed)) for seed in range(options.seeds) for row in rows]
+    for row, seed in wanted:
+        by_seed = results.setdefault(row, {})
+        same = plain_settings(known[row])
+        stored = by_seed.get(seed, {"settings": None}).get("settings", same)
+        if options.again or stored != same:
+            by_seed[seed] = cell(graph, task, known[row], int(seed))
+            path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     what = "test accuracy in %" if task == "classify" else "ROC-AUC"
     heading = f"{title}, strict profile, {what} (mean ± standard deviation)"
     show(results, known, heading, task)
-    if options.plot is not None:
-        paper = paper_profile(options.kept) if name == "facebook" else {}
-        options.plot.write_text(plot(results, paper, title))
 
 
 if __name__ == "__main__":

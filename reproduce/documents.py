@@ -1,25 +1,27 @@
 """Tables of README and docs, generated from committed results: `python -m reproduce --write-docs`.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`. Its text comes from
-docs/results/*.json alone, so no graph and no run is needed, and tests compare it.
+docs/results/*.json alone, so no graph and no run is needed, and tests compare it. Numbers inside
+sentences are those of `reproduce.sentences`.
 """
 
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.strict_tradeoff import draw_committed
 
 from lumos.errors import InputError
 from lumos.evaluation.pool import plain_settings
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
-from reproduce import claims
+from reproduce import claims, sentences, strict_tables
 from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.evaluation import MEASURES, Outcome, PaperEvaluation, Scores
 from reproduce.figures import COST_MEASURES, cost_by_balancer
@@ -28,8 +30,19 @@ from reproduce.runs import LITERAL, ONE_SCORE, Run
 from reproduce.settings import EPSILONS, Dataset, Settings
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/paper.md", "docs/evaluate.md")
-"""Files that have generated blocks."""
+PAGES = (
+    "README.md",
+    "docs/paper.md",
+    "docs/evaluate.md",
+    "docs/strict-results.md",
+    "docs/strict-guarantees.md",
+    "docs/faq.md",
+    "docs/strict.md",
+    "docs/howto/read-guarantees.md",
+    "docs/audit.md",
+)
+"""Files that have generated blocks or sentences."""
+TRADEOFF = "docs/figures/strict-tradeoff.svg"
 GRAPHS = {"facebook": (22_470, 170_823, 4_714, 4), "lastfm": (7_624, 27_806, 0, 18)}
 """Devices, edges, features and classes; LastFM's features cannot be obtained here."""
 SMALL_EPSILON = 8.0
@@ -74,6 +87,15 @@ class Kept:
     def read(self, name: str) -> Any:
         """Return the content of another file of results."""
         return json.loads((self._folder / name).read_text("utf-8"))
+
+    def guarantee_rows(self, settings: str) -> dict[str, dict[str, str]]:
+        """Return a table of guarantees, by relation."""
+        return {row["about"]: row for row in self.read("guarantees.json")[settings]}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The numbers that sentences quote."""
+        return sentences.facts(self)
 
     @cached_property
     def facebook(self) -> PaperEvaluation:
@@ -280,6 +302,51 @@ def dense_answer(kept: Kept) -> str:
     return _paragraph(*sentences)
 
 
+def weakest(row: Mapping[str, str]) -> str:
+    """Return the cell of a row of guarantees with the largest ε."""
+    cells = [cell for key, cell in row.items() if key != "about" and re.search(r"\d", cell)]
+    return max(cells, key=lambda cell: float(re.findall(r"\d+(?:\.\d+)?", cell)[0]))
+
+
+def guarantees_block(kept: Kept) -> str:
+    """Return the guarantees of strict classification, by relation and role."""
+    rows = [
+        [cell.replace("1e-05", "1e-5").split(":")[0] for cell in row.values()]
+        for row in kept.guarantee_rows("default").values()
+    ]
+    return table(["relation", "training devices", "validation devices", "other devices"], rows)
+
+
+def report_block(kept: Kept) -> str:
+    """Return the ε to report for each relation, of the role with the largest."""
+    names = {"record replaced": "record replaced (label and features)"}
+    found = kept.guarantee_rows("default")
+    rows = []
+    for about in ("label replaced", "features replaced", "record replaced", "edge added or removed",
+                  "edge replaced at one end"):  # fmt: skip
+        cell = weakest(found[about]).replace("1e-05", "1e-5")
+        pure = re.fullmatch(r"ε = (\S+), pure", cell)
+        rows.append([names.get(about, about), f"({pure[1]}, 0)" if pure else cell])
+    rows.append(["degree; device absent", "no guarantee"])
+    return table(["relation", "(ε, δ)"], rows)
+
+
+GRAPH_NAMES = {"demo": "demo, 6 classes, 600 features",
+               "facebook": "Facebook, 4 classes, 4,714 features"}  # fmt: skip
+
+
+def labels_block(kept: Kept) -> str:
+    """Return accuracies with few labels."""
+    rows: list[list[str]] = []
+    for row in kept.read("labels.json"):
+        known = {line[0].split(",")[0].lower() for line in rows}
+        whole = GRAPH_NAMES[row["graph"]]
+        name = whole.split(",")[0] if row["graph"] in known else whole
+        scores = [strict_tables.spread(row[of], 2, 100) for of in ("run", "local")]
+        rows.append([name, row["split"], f"{row['training']:,}", *scores])
+    return table(["graph", "split", "training devices", "run", "local model"], rows)
+
+
 RIVALS = (
     ("lpgnn-blink", "LPGNN on Blink's edges",
      "label ε = 3, features ε = 8, edge ε = 16; its server reconstructs 99.9 % of the edges"),
@@ -293,16 +360,18 @@ def results_block(kept: Kept) -> str:
     """Return README's table of results on Facebook."""
     strict, single = kept.read("strict-facebook.json"), kept.read("paper-facebook.json")
     rows = []
+    about = kept.guarantee_rows("default")
+    added, replaced = (
+        weakest(about[f"edge {how}"]).replace("1e-05", "10⁻⁵")
+        for how in ("added or removed", "replaced at one end")
+    )
+    edges = f"edge {added} added or removed, {replaced} replaced at one end"
     for epsilon, name in ((3, "default"), (2, "`--label-epsilon 2`")):
-        by_seed = strict[f"pure {epsilon}"].values()
+        by_seed = strict[f"label {epsilon}"].values()
         fields = ("test", "own", "control")
         means = [100 * np.mean([one[field] for one in by_seed]) for field in fields]
         both = f"both ({8 + epsilon}, 10⁻⁵)"
-        edge = (
-            "edge (20.9, 10⁻⁵) added or removed, (35.1, 10⁻⁵) replaced at one end"
-            if epsilon == 3
-            else "edge as above"
-        )
+        edge = edges if epsilon == 3 else "edge as above"
         rows.append(
             [
                 f"**strict**, {name} ({len(by_seed)})",
@@ -373,12 +442,29 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "cost": cost_block,
     "dense": dense_block,
     "dense-answer": dense_answer,
+    "guarantees": guarantees_block,
+    "report": report_block,
+    "labels": labels_block,
+    "strict-facebook": lambda kept: table(
+        strict_tables.CLASSIFY_HEADINGS,
+        strict_tables.classify_rows(kept.read, strict_tables.FACEBOOK),
+    ),
+    "strict-others": lambda kept: table(
+        strict_tables.CLASSIFY_HEADINGS,
+        strict_tables.classify_rows(kept.read, strict_tables.OTHERS),
+    ),
+    "strict-links": lambda kept: table(
+        ["", *strict_tables.LINK_GRAPHS], strict_tables.link_rows(kept.read)
+    ),
+    "strict-link-leak": lambda kept: table(
+        strict_tables.LEAK_HEADINGS, strict_tables.leak_rows(kept.read)
+    ),
 }
 """The text of every block, by name."""
 
 
 def regenerated(text: str, kept: Kept, where: str) -> str:
-    """Return a page with its blocks written anew.
+    """Return a page with its blocks and the numbers of its sentences written anew.
 
     Raises:
         InputError: a block has an unknown name.
@@ -389,7 +475,7 @@ def regenerated(text: str, kept: Kept, where: str) -> str:
             raise InputError(f"{where}: there is no generated block {match[2]!r}")
         return match[1] + BLOCKS[match[2]](kept) + match[4]
 
-    return BLOCK.sub(block, text)
+    return sentences.written(BLOCK.sub(block, text), where, kept.facts)
 
 
 def write_documents(root: Path = ROOT) -> list[str]:
@@ -405,4 +491,8 @@ def write_documents(root: Path = ROOT) -> list[str]:
     if not (root / PICTURE).exists() or numbers_in(root / PICTURE) != numbers(kept):
         draw(root / PICTURE, kept)
         changed.append(PICTURE)
+    tradeoff = draw_committed(root / "docs" / "results")
+    if (root / TRADEOFF).read_text("utf-8") != tradeoff:
+        write_text(root / TRADEOFF, tradeoff)
+        changed.append(TRADEOFF)
     return changed

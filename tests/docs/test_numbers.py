@@ -1,13 +1,25 @@
 """Numbers of README and docs are those of docs/results."""
 
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from benchmarks.committed import computed_guarantees
 from PIL import Image
-from reproduce.documents import BLOCK, BLOCKS, PAGES, ROOT, Kept, regenerated, write_documents
+from reproduce.documents import (
+    BLOCK,
+    BLOCKS,
+    PAGES,
+    ROOT,
+    TRADEOFF,
+    Kept,
+    regenerated,
+    write_documents,
+)
 from reproduce.picture import PICTURE, numbers, numbers_in
+from reproduce.sentences import SENTENCES, pattern
 
 from lumos.errors import InputError
 
@@ -21,7 +33,7 @@ def kept() -> Kept:
 def test_generated_blocks_are_up_to_date(page: str, kept: Kept) -> None:
     """`python -m reproduce --write-docs` writes them."""
     text = (ROOT / page).read_text("utf-8")
-    assert BLOCK.search(text)
+    assert BLOCK.search(text) or page in SENTENCES
     assert regenerated(text, kept, page) == text
 
 
@@ -45,18 +57,48 @@ def test_a_changed_number_is_seen_and_written_again(name: str, kept: Kept) -> No
     assert regenerated(wrong, kept, page) == text != wrong
 
 
+SENTENCE = [(page, place) for page, found in SENTENCES.items() for place in range(len(found))]
+
+
+@pytest.mark.parametrize(("page", "place"), SENTENCE)
+def test_a_changed_number_in_a_sentence_is_seen(page: str, place: int, kept: Kept) -> None:
+    """The last number of the sentence is another one in a copy."""
+    text = (ROOT / page).read_text("utf-8")
+    match = re.search(pattern(SENTENCES[page][place]), text)
+    assert match is not None
+    last = match.end(match.re.groups) - 1
+    wrong = text[:last] + ("2" if text[last] == "1" else "1") + text[last + 1 :]
+    assert regenerated(wrong, kept, page) == text
+
+
+def test_a_sentence_that_is_gone_is_refused(kept: Kept) -> None:
+    with pytest.raises(InputError, match=r"docs/strict\.md: the sentence .* is not there"):
+        regenerated("", kept, "docs/strict.md")
+
+
+def test_quoted_guarantees_are_those_of_the_code() -> None:
+    """`python -m benchmarks.committed guarantees` writes them."""
+    assert json.loads((ROOT / "docs/results/guarantees.json").read_text()) == computed_guarantees()
+
+
 def test_a_changed_result_changes_the_page(tmp_path: Path) -> None:
-    for page in PAGES:
-        (tmp_path / page).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / page, tmp_path / page)
-    (tmp_path / PICTURE).parent.mkdir()
-    shutil.copy(ROOT / PICTURE, tmp_path / PICTURE)
+    for name in (*PAGES, PICTURE, TRADEOFF):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     assert write_documents(tmp_path) == []
     path = tmp_path / "docs" / "results" / "reproduce-structure.json"
     path.write_text(path.read_text().replace('"max_workload": 22', '"max_workload": 23'))
     assert write_documents(tmp_path) == ["docs/paper.md"]
     assert "| 16 | 23 | 15 |" in (tmp_path / "docs" / "paper.md").read_text()
+    path = tmp_path / "docs" / "results" / "guarantees.json"
+    found = json.loads(path.read_text())
+    row = next(row for row in found["default"] if row["about"] == "edge added or removed")
+    row["validation devices"] = "(99.9, 1e-05)"
+    path.write_text(json.dumps(found))
+    pages = {"README.md", "docs/faq.md", "docs/strict-guarantees.md", "docs/strict.md"}
+    assert pages < set(write_documents(tmp_path))
+    assert "e^99.9 ≈ 10⁴³" in (tmp_path / "README.md").read_text()
 
 
 def test_the_picture_has_the_numbers_of_the_results(kept: Kept, tmp_path: Path) -> None:
