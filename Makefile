@@ -42,6 +42,12 @@ docs: $(STAMP)  ## the documentation site, in $(OUT)/site; tests/docs builds it 
 
 figures: $(STAMP)  ## the pictures of README and docs, in docs/figures
 	$(BIN)/python docs/figures/draw.py
+	$(BIN)/python -m reproduce --write-docs
+	@command -v chromium >/dev/null || { echo "no Chromium, so docs/figures/report.png stays"; exit 0; }; \
+	  rm -rf $(OUT)/figure && $(BIN)/lumos train demo --control --out $(OUT)/figure >/dev/null && \
+	  $(BIN)/lumos report $(OUT)/figure && \
+	  chromium --headless --no-sandbox --hide-scrollbars --window-size=1020,1240 \
+	    --screenshot=docs/figures/report.png $(OUT)/figure/report.html 2>/dev/null
 
 # Debian's Chromium opens the report page in the tests. System packages are installed in CI only, or
 # by `make browser INSTALL=yes`; elsewhere the tests are skipped, and say what to install.

@@ -73,9 +73,11 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
     assert str(run) in text
     assert ("  Label: " in text) == bool(loaded.guarantees)
     tree = shown(loaded)
+    degree = (result["profile"], what) == ("strict", "auc")
+    own = "the asker's own degree alone" if degree else "local model"
     assert [row[0] for row in cells(tree)[1:]] == [
         words
-        for variant, words in (("run", "this run"), ("own", "own"), ("control", "control"))
+        for variant, words in (("run", "this run"), ("own", own), ("control", "control"))
         if variant in loaded.scores
     ]
     assert ("No control was run" in tree.text()) == (loaded.control is None)

@@ -44,7 +44,7 @@ def test_the_deviation_of_a_ranking(runs: dict[str, Path], tmp_path: Path) -> No
             0.901,
             0.86,
             0.90,
-            "does not show that the releases helped. What both have above the local model",
+            "does not show that the releases helped. What both gain over the local model",
         ),
         (0.861, 0.86, 0.86, "does not show that the releases helped."),
         (0.80, 0.86, 0.86, "done harm"),

@@ -103,8 +103,8 @@ def test_the_first_line_names_the_profile(sixty: Graph, links: Run) -> None:
 
 def test_links(links: Run) -> None:
     assert answer(scored(links, 900, "auc", run=0.9, own=0.7)) == (
-        f"Test ROC-AUC on town: 90.0 % (900 edges), {untrimmed(links)}; local model (no "
-        "neighbours): 70.0 %, so messages add 20.0 points."
+        f"Test ROC-AUC on town: 0.900 (900 edges), {untrimmed(links)}; local model (no "
+        "neighbours): 0.700, so messages add 0.200."
     )
 
 

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from lumos.exchange.messages import Door
-from lumos.report.page import Fact, Facts, Page
+from lumos.report.page import Block, Fact, Facts, Page, Table
 from lumos.report.run_scores import (
     classes_section,
     cost_section,
@@ -25,7 +25,7 @@ from lumos.report.sections import (
     trees_section,
 )
 from lumos.runs.run import Run
-from lumos.runs.text import guarantee_text
+from lumos.runs.text import guarantee
 from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
@@ -66,7 +66,7 @@ def page_of(run: Run) -> Page:
             _score_sentence(run),
             _score_facts(run),
             _comparison(run),
-            _privacy(run),
+            *_privacy(run),
         ],
         sections=[section for section in sections if section is not None],
     )
@@ -96,7 +96,7 @@ def _setup(run: Run) -> str:
     if predicts_links(run):
         goal, holds = "to predict which of them are linked", "features"
     else:
-        goal = f"to tell which of {len(run.classes):,} classes a device belongs to"
+        goal = f"to predict which of {len(run.classes):,} classes a device belongs to"
         holds = "features, its own label"
     return (
         f"{run.about.devices:,} simulated devices trained {network} together, {goal}. Each device "
@@ -126,14 +126,11 @@ def _score_sentence(run: Run) -> str:
     score, count = format_score(run, score_of(run)), run.split_sizes.test
     if predicts_links(run):
         return (
-            f"Of {count:,} edges that were held back, and as many pairs that are none, it puts an "
-            f"edge before another pair with probability {score} (ROC-AUC; 0.5 is guessing, 1 "
-            "perfect)."
+            f"Test ROC-AUC {score}, on {count:,} edges that were held back and as many pairs "
+            "without an edge: the probability that an edge scores higher than another pair (0.5 is "
+            "chance)."
         )
-    return (
-        f"On {count:,} test devices, whose labels training did not use, it is right in {score} of "
-        "the cases."
-    )
+    return f"Test accuracy {score}, on {count:,} devices whose labels training did not use."
 
 
 def _score_facts(run: Run) -> Facts:
@@ -197,8 +194,8 @@ def verdict(run: Run) -> str:
     if not math.isfinite(spread):
         return ""
     text = (
-        "The control differs from this run in its randomness, and in that neighbours' releases say "
-        "nothing. "
+        "The control is the same run with other randomness and with releases that carry no "
+        "information. "
     )
     what = "the releases"
     if _scores_pairs(run):
@@ -219,7 +216,7 @@ def verdict(run: Run) -> str:
     if run.own is not None:
         own = score_of(run, OWN)
         if min(score, control) - own > 2 * math.hypot(spread, deviation(run, own)):
-            text += f" What both have above {_own(run)} does not come from what {what} say."
+            text += f" What both gain over {_own(run)} does not come from {what}."
     return text
 
 
@@ -232,8 +229,8 @@ def _difference(run: Run, variant: str, name: str) -> str:
     return f"{size} {'above' if gap > 0 else 'below'} {name}"
 
 
-def _privacy(run: Run) -> str:
-    """Return what left the devices, and which shortcuts the simulation took."""
+def _privacy(run: Run) -> list[str | Block]:
+    """Return what left the devices, the guarantee, and the shortcuts of the simulation."""
     opened, released = _messages(run, Door.OPEN), _messages(run, Door.RELEASE)
     sentences = ["Privacy: nothing left a device through the door `open`, which protects nothing."]
     if opened:
@@ -259,15 +256,18 @@ def _privacy(run: Run) -> str:
             f"{run.ledger.scores:,} pairs learnt the bucket of their score in training: "
             f"{run.ledger.comparison_bits:,.0f} bits, counted at both ends."
         )
-    if run.guarantees:
-        sentences.append(
-            f"{guarantee_text(run)} The table below has the whole guarantee, entry by entry."
-        )
+    closing = []
     if shortcuts := _shortcuts(run):
-        sentences.append(
+        closing.append(
             f"In this simulation {_enumerated(shortcuts)}; real devices must not do that."
         )
-    return " ".join(sentences)
+    if not run.guarantees:
+        return [" ".join(sentences + closing)]
+    lines = guarantee(run)
+    rows = [[title, text] for title, text in lines if title]
+    about = " ".join(text for title, text in lines if not title)
+    short = Table(["", "guarantee"], rows, "The guarantee in short", stacked=True)
+    return [" ".join(sentences), short, " ".join([about, *closing])]
 
 
 def _messages(run: Run, door: Door) -> int:

@@ -27,11 +27,11 @@ def answer(run: "Run") -> str:
     measure, cases = ("accuracy", "devices") if classify else ("ROC-AUC", "edges")
     texts = run.config.profile.texts(run.config)
     parts = [
-        f"Test {measure} on {name}: {_share(score)} ({tested:,} {cases}), {_profile(run)}",
+        f"Test {measure} on {name}: {_score(score, what)} ({tested:,} {cases}), {_profile(run)}",
     ]
     scores = {texts.own: run.own, f"control ({texts.control})": run.control}
     known = {who: found[f"test_{what}"] for who, found in scores.items() if found is not None}
-    parts += [f"{who}: {_share(found)}" for who, found in known.items()]
+    parts += [f"{who}: {_score(found, what)}" for who, found in known.items()]
     if known:  # the last one is what the run is compared with: the control, if there was one
         over = " over the control" * (run.control is not None)
         parts[-1] += f", so {_added(score, list(known.values())[-1], tested, what, over)}"
@@ -98,21 +98,28 @@ def split_used(run: "Run") -> str:
 
 def _added(score: float, other: float, tested: int, what: str, over: str) -> str:
     """Return the meaning of the difference to another variant of the run."""
-    points = 100 * (score - other)
+    gain = score - other
     who = "messages" if over or what == "auc" else "neighbours"
     if score == other:
         return f"{who} add nothing{over}"
     if not beyond_noise(score, other, tested, what):
         noise = "within the noise of a test set of this size"
-        return f"{who} add {points:+.1f} points{over}, {noise}"
-    return f"{who} {'add' if points > 0 else 'cost'} {abs(points):.1f} points{over}"
+        return f"{who} add {_points(gain, what, '+')}{over}, {noise}"
+    return f"{who} {'add' if gain > 0 else 'cost'} {_points(abs(gain), what)}{over}"
+
+
+def _score(score: float, what: str) -> str:
+    return f"{score:.3f}" if what == "auc" else _share(score)
+
+
+def _points(gain: float, what: str, sign: str = "") -> str:
+    return f"{gain:{sign}.3f}" if what == "auc" else f"{100 * gain:{sign}.1f} points"
 
 
 def _share(score: float) -> str:
     return f"{100 * score:.1f} %"
 
 
-VARIANT_NAMES = {MAIN: "this run", OWN: "own", CONTROL: "control"}
 _SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
 _LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
 SHOWN = {
@@ -145,9 +152,11 @@ def headline(run: "Run") -> str:
 def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
     """Return headings and rows: a variant in each row, its scores in the columns."""
     names = [name for name in SHOWN if name in run.metrics]
+    own = run.config.profile.texts(run.config).own.removesuffix(" (no neighbours)")
+    variants = {MAIN: "this run", OWN: own, CONTROL: "control"}
     rows = [
         [words, *(_written(run.scores[variant], name) for name in names)]
-        for variant, words in VARIANT_NAMES.items()
+        for variant, words in variants.items()
         if variant in run.scores
     ]
     return ["", *(SHOWN[name][0] for name in names)], rows
