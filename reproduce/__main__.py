@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         "(default: docs/results)",
     )
     parser.add_argument(
+        "--again", choices=PROFILES, help="compute runs of this profile anew, after it has changed"
+    )
+    parser.add_argument(
         "--write-docs",
         action="store_true",
         help="run nothing; write the tables of README and docs, and the picture, from docs/results",
@@ -125,7 +128,11 @@ def reproduce(given: argparse.Namespace) -> Reproduction:
         backbones=("gcn",) if given.quick else ("gcn", "gat"),
         epochs=given.epochs,
     )
-    committed = read_results(_files(given.results))
+    committed = {
+        key: record
+        for key, record in read_results(_files(given.results)).items()
+        if given.again is None or record["settings"].get("profile") != given.again
+    }
     if given.keep is not None and given.keep.exists():
         read_results([given.keep])  # refused before the work, not after it
     data_dir = None if given.data_dir is None else Path(given.data_dir)
@@ -142,7 +149,7 @@ def reproduce(given: argparse.Namespace) -> Reproduction:
     }
     cache = ResultCache(given.out)
     with cache.locked():
-        work = _Work(runs, cache, committed)
+        work = _Work(runs, cache, committed, again=given.again)
         work.run(given.jobs, data_dir)
         if given.keep is not None:
             keep(given.keep, work.computed())
@@ -172,14 +179,19 @@ class _Work:
     """The runs of a reproduction: their results, and those that are missing."""
 
     def __init__(
-        self, runs: dict[Run, Dataset], cache: ResultCache, committed: dict[str, dict[str, Any]]
+        self,
+        runs: dict[Run, Dataset],
+        cache: ResultCache,
+        committed: dict[str, dict[str, Any]],
+        again: str | None,
     ) -> None:
         self.results: dict[Run, dict[str, Any]] = {}
         self.reasons: dict[Run, str] = {}
         self.committed = self.ran = 0
         self._runs, self._cache = runs, cache
         for run, dataset in runs.items():
-            result = cache.get(run.key(dataset))
+            anew = again is not None and dict(run.settings).get("profile") == again
+            result = None if anew else cache.get(run.key(dataset))
             if result is None and (record := committed.get(run.key(dataset, package=""))):
                 result = record["result"]
                 self.committed += 1
