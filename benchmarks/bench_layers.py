@@ -20,7 +20,7 @@ from lumos.graph import load
 from lumos.graph.catalog import CATALOG
 from lumos.model import ModelSettings
 from lumos.model.dropout import Drops
-from lumos.model.network import Leaves, TreeNetwork, block_diagonal
+from lumos.model.network import Leaves, TreeNetwork
 from lumos.model.tree_tensors import Trees
 from lumos.trees.balance import balance
 from lumos.trees.balancers import TreeSettings
@@ -41,7 +41,8 @@ def rows(name: str, turns: int, size: Size) -> list[Row]:
     trees = Trees.of(forest)
     own = torch.rand(trees.devices, FEATURES)
     neighbour = own[torch.from_numpy(forest.neighbour)].contiguous()
-    x, edges, _ = block_diagonal(trees, own, neighbour)
+    rows_of = {"own": trees.repeated(own), "neighbour": neighbour, "lone": own[trees.lone]}
+    x, edges = trees.graph.nodes(rows_of), trees.graph.edge_index
     found = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -12,10 +12,10 @@ Installed packages add entries without being imported, by an entry point in the 
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from lumos.errors import UsageError, one_of
 
@@ -81,3 +81,39 @@ class Registry(Generic[Entry]):
         if name in self._places:
             raise UsageError(f"{self.kind} {name!r} was not added by `register` and stays")
         self._loaded.pop(name, None)
+
+
+# Parts that are given as Python objects: layers, models, optimizers.
+
+
+def part_name(part: Any) -> str:
+    """Return the name of a part, as files record it: `module:Class`, with arguments of a partial.
+
+    A name is itself, so that a name that was read from a file stays as it is.
+    """
+    if isinstance(part, str):
+        return part
+    if isinstance(part, partial):
+        given = [repr(value) for value in part.args]
+        given += [f"{name}={value!r}" for name, value in sorted(part.keywords.items())]
+        return f"{part_name(part.func)}({', '.join(given)})"
+    named = part if hasattr(part, "__qualname__") else type(part)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def imported_part(setting: str, place: str) -> Any:
+    """Import the part at `package.module:Class`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module, _, attribute = place.partition(":")
+    try:
+        found = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"`{setting}` {place!r}: cannot be imported ({error}); give package.module:Class"
+        ) from None
+    return found

@@ -14,9 +14,8 @@ from torch.testing import assert_close
 from lumos import Forest
 from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.ldp import EncoderSettings, RecoveredFeatures, recover, release
-from lumos.model.feature_products import as_dense
 from lumos.model.network import TreeNetwork
-from lumos.model.tree_tensors import Trees
+from lumos.model.tree_tensors import Trees, as_dense
 
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 

@@ -12,8 +12,9 @@ from lumos import Forest
 from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
 from lumos.errors import UsageError
 from lumos.model import ModelSettings
+from lumos.model.custom import LAYERS
 from lumos.model.dropout import Drops, Site
-from lumos.model.network import LAYERS, TreeNetwork, block_diagonal
+from lumos.model.network import TreeNetwork
 from lumos.model.tree_tensors import Trees
 
 
@@ -66,15 +67,21 @@ def test_any_pyg_layer_learns_on_trees(
 
 
 @pytest.mark.parametrize("virtual_nodes", [True, False])
-def test_generic_layers_see_the_forest_of_the_trees(
-    virtual_nodes: bool, random_forest: Callable[..., Forest], nodes_of: Callable[..., torch.Tensor]
+def test_the_graph_of_all_trees_is_the_forest_tree_by_tree(
+    virtual_nodes: bool, random_forest: Callable[..., Forest]
 ) -> None:
     forest = random_forest(2, virtual_nodes=virtual_nodes)
-    own, neighbour = torch.rand(len(forest.devices), 3), torch.rand(forest.branches, 3)
-    x, edges, kinds = block_diagonal(Trees.of(forest), own, neighbour)
-    assert_close(x, nodes_of(forest, own, neighbour))
-    np.testing.assert_array_equal(edges.numpy(), forest.edge_index())
-    assert sum(kinds.values()) == forest.nodes
+    graph = Trees.of(forest).graph
+    number = torch.cat(list(graph.kinds.values())).numpy()  # of each node of the forest
+    assert sorted(number) == list(range(forest.nodes))
+    np.testing.assert_array_equal(graph.batch.numpy()[number], forest.tree())
+    assert (graph.batch[1:] >= graph.batch[:-1]).all()
+    edges = {(int(a), int(b)) for a, b in number[forest.edge_index()].T}
+    assert {(int(a), int(b)) for a, b in graph.edge_index.T} == edges
+    assert graph.edge_index.shape == forest.edge_index().shape
+    assert (graph.edge_index[1, 1:] >= graph.edge_index[1, :-1]).all()
+    rows = {kind: torch.rand(len(nodes), 3) for kind, nodes in graph.kinds.items()}
+    assert_close(graph.nodes(rows)[number], torch.cat(list(rows.values())))
 
 
 def test_initial_weights_come_from_public_randomness() -> None:

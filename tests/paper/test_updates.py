@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
+from tests.own_parts import MyConv, MyModel, pyg
 from tests.runs.running import heard, losses, run
 
 from lumos import Graph
@@ -46,10 +48,10 @@ def summing() -> Iterator[Sums]:
         record = learn(self, total, epoch, select=select)
         if epoch > len(seen.totals):  # of the first shard; all get the same
             seen.totals.append(total.copy())
-            seen.weights.append(self.adam.weights.copy())
+            seen.weights.append(self.optimizer.weights.copy())
         else:
             assert np.array_equal(total, seen.totals[epoch - 1])
-            assert np.array_equal(self.adam.weights, seen.weights[epoch - 1])
+            assert np.array_equal(self.optimizer.weights, seen.weights[epoch - 1])
         return record
 
     def summed(self: SecureAggregator, vectors: np.ndarray, leaves: Any = None) -> Program[Any]:
@@ -90,23 +92,35 @@ def fixed_sum(vectors: np.ndarray) -> np.ndarray:
     return np.array(totals, np.float64) * 2.0**-UPDATES.fraction_bits
 
 
-KINDS = [
+KINDS: list[dict[str, Any]] = [
     {"backbone": "gcn"},
     {"backbone": "gat", "pool": "attention"},
     {"backbone": "sage", "virtual_nodes": False},
     {"task": "link", "pool": "max"},
 ]
+OWN: list[dict[str, Any]] = [
+    {"backbone": MyConv, "projection": 8},
+    {"backbone": lambda i, o: pyg.GINConv(torch.nn.Linear(i, o), train_eps=True)},
+    {"model": MyModel},
+]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["gcn", "gat", "sage", "link"])
+@pytest.mark.parametrize(
+    "kind",
+    [*KINDS, *OWN],
+    ids=["gcn", "gat", "sage", "link", "own layer", "own factory", "own model"],
+)
 def test_vectors_of_single_devices_add_up_to_the_fused_sum(
     kind: dict[str, Any], sixty: Graph
 ) -> None:
     """Within 1e-5 of the largest number and 60 roundings to 2^-24."""
+    settings = {**SECURE, "epochs": 1, **kind}
+    if "model" in kind:  # which has its own dropout
+        del settings["dropout"]
     with summing() as each:
-        run(sixty, **{**SECURE, "epochs": 1, **kind})
+        run(sixty, **settings)
     with summing() as fused:
-        run(sixty, **{**SECURE, "epochs": 1, **kind, "aggregate": "ideal"})
+        run(sixty, **{**settings, "aggregate": "ideal"})
     scale = np.abs(fused.totals[0]).max()
     assert_allclose(each.totals[0], fused.totals[0], rtol=0, atol=1e-5 * scale + 60 * 2.0**-25)
     assert len(each.vectors[0]) == 60

@@ -89,7 +89,7 @@ def test_the_best_weights_are_those_that_the_score_is_of() -> None:
     weights = Weights(Adam(start, 0.1), start)
     before = []
     for epoch, score in enumerate((1.0, 3.0, 2.0), start=1):
-        before.append(weights.adam.weights)
+        before.append(weights.optimizer.weights)
         total = np.array([1.0, -1.0, 6.0, 3.0, score * 4, 4.0])
         record = weights.learn(total, epoch, select=True)
         assert record == (epoch, 2.0, score)
@@ -104,7 +104,7 @@ def test_without_a_score_or_selection_the_last_weights_stand(select: bool) -> No
     for epoch in (1, 2):
         scored = 0.0 if select else 5.0
         weights.learn(np.array([1.0, 1.0, 1.0, scored, scored]), epoch, select=select)
-    assert weights.best is weights.adam.weights
+    assert weights.best is weights.optimizer.weights
     assert weights.best_epoch == 2
 
 

@@ -34,7 +34,7 @@ from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError
 from lumos.ldp.bounds import Features, Sparse, of_one_scale, raw_rows
 from lumos.ldp.mechanisms import COIN, make_mechanism
-from lumos.model import feature_products
+from lumos.model import tree_tensors
 from lumos.model.tree_tensors import csr
 from lumos.training.metrics import link_auc
 from lumos.training.split import EdgeSplit, Role
@@ -438,7 +438,7 @@ def project(rows: Rows, table: Tensor) -> Tensor:
     if isinstance(rows, np.ndarray):
         product: Tensor = _ConstantProduct.apply(torch.from_numpy(rows), table)  # type: ignore[no-untyped-call]
         return product
-    return feature_products.project(rows, table)
+    return tree_tensors.project(rows, table)
 
 
 class _ConstantProduct(torch.autograd.Function):

@@ -130,11 +130,11 @@ def show_details(run: "Run") -> None:
     noisy = config.profile_settings.epsilon < float("inf")
     epsilon = f"ε = {config.profile_settings.epsilon:g}" if noisy else "no noise (ε = inf)"
     budget = config.profile.texts(config).budget or epsilon
-    used = not config.profile.ignores("backbone", config)
+    used = not config.profile.ignores("output", config)
     screen.print(
         f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
         f"{config.train.task} · profile {config.train.profile} · "
-        + f"{config.model.backbone} · " * used
+        + f"{config.model.network} · " * used
         + budget
     )
     balanced = config.trees.balancer != "none"

@@ -84,27 +84,26 @@ class PrivateRandomness:
 
     def uniform(self, rows: Ints, purpose: str, step: int, count: int = 1) -> Doubles:
         """[rows, count] numbers strictly between 0 and 1, 52 bits each."""
-        words = self.words(rows, purpose, step, 2 * count).astype(np.uint64)
-        high, low = words[:, 0::2], words[:, 1::2]
-        # Not 53 bits: the largest of them and a half would be rounded up to 1.
-        bits = (high << np.uint64(20)) | (low >> np.uint64(12))
-        uniform: Doubles = (bits.astype(np.float64) + 0.5) * 2.0**-52
-        return uniform
+        return _uniform(self.words(rows, purpose, step, 2 * count))
 
     def uniform_each(self, counts: Ints, purpose: str, step: int) -> Doubles:
-        """[sum of counts] numbers between 0 and 1: `counts[i]` for hosted device i, in order.
+        """[sum of counts] numbers between 0 and 1: `counts[i]` for hosted device i, in order."""
+        return _uniform(self.words_each(np.arange(len(counts)), 2 * counts, purpose, step))
+
+    def words_each(self, rows: Ints, counts: Ints, purpose: str, step: int) -> Words:
+        """[sum of counts] uniform 32-bit words: `counts[i]` for hosted device `rows[i]`, in order.
 
         Devices that need about as many are drawn together, so little is drawn in vain.
         """
-        drawn = np.empty(int(counts.sum()))
+        drawn = np.empty(int(counts.sum()), np.uint32)
         starts = np.cumsum(counts) - counts
         size = 1
         while size < 2 * counts.max(initial=0):
             some = np.flatnonzero((counts > size // 2) & (counts <= size))
             if len(some):
-                randomness = self.uniform(some, purpose, step, size)
+                words = self.words(rows[some], purpose, step, size)
                 wanted = np.arange(size) < counts[some, None]
-                drawn[spans(starts[some], counts[some])] = randomness[wanted]
+                drawn[spans(starts[some], counts[some])] = words[wanted]
             size *= 2
         return drawn
 
@@ -118,6 +117,16 @@ class PrivateRandomness:
             ((high << 20 | low >> 12) + 0.5) * 2.0**-52
             for high, low in zip(words[0::2], words[1::2], strict=True)
         ]
+
+
+def _uniform(words: Words) -> Doubles:
+    """[…, count] numbers strictly between 0 and 1, from two words each."""
+    wide = words.astype(np.uint64)
+    high, low = wide[..., 0::2], wide[..., 1::2]
+    # Not 53 bits: the largest of them and a half would be rounded up to 1.
+    bits = (high << np.uint64(20)) | (low >> np.uint64(12))
+    uniform: Doubles = (bits.astype(np.float64) + 0.5) * 2.0**-52
+    return uniform
 
 
 def _nonce(purpose: str, step: int) -> bytes:

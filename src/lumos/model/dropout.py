@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from lumos.device.randomness import PrivateRandomness
 from lumos.model.tree_tensors import Piece, Trees
-from lumos.typing import Ints, Words
+from lumos.typing import Flags, Ints, Words
 
 PURPOSE = "dropout"
 _GAPS_AT_ONCE = 16  # one block of the cipher
@@ -67,6 +67,8 @@ class Drops:
     widths: dict[tuple[int, str], int] = field(repr=False)
     expanded: bool = False
     """True if own leaves of the first layer have a row for each branch, see `sites`."""
+    source: "DropSource | None" = field(default=None, repr=False)
+    """Randomness for dropout inside layers that are not ours, see `lumos.model.custom`."""
 
     @staticmethod
     def draw(
@@ -88,7 +90,8 @@ class Drops:
         """
         elements = np.stack([site.rows * site.width for site in found])  # [sites, devices]
         ends = np.cumsum(elements, axis=0)
-        device, position = _falling(ends[-1], chance, randomness, step)
+        source = DropSource(randomness, np.arange(elements.shape[1]), step)
+        device, position = source.falling(ends[-1], chance)
         site_of = np.zeros(len(device), np.int16)  # short, so that they are sorted by counting
         for end in ends[:-1]:
             np.add(site_of, position >= end[device], out=site_of)
@@ -103,7 +106,18 @@ class Drops:
         for site, here in zip(found, numbers, strict=True):
             places[site.layer, site.kind] = torch.from_numpy(here)
             widths[site.layer, site.kind] = site.width
-        return Drops(chance, places, widths, expanded)
+        return Drops(chance, places, widths, expanded, source)
+
+    @property
+    def drawn_from(self) -> "DropSource":
+        """The randomness for dropout inside layers.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.source is None:
+            raise ValueError("these drops were made without randomness")
+        return self.source
 
     def of(self, layer: int, kind: str) -> Tensor:
         """Flat numbers of the elements that fall."""
@@ -120,7 +134,11 @@ class Drops:
             ends = np.searchsorted(numbers, np.stack([first, last])).T.tolist()
             for mine, base, (low, high) in zip(cut, first.tolist(), ends, strict=True):
                 mine[layer, kind] = torch.from_numpy(numbers[low:high] - base)
-        return [Drops(self.chance, mine, self.widths, self.expanded) for mine in cut]
+        sources = [self.source and self.source.part(piece.devices) for piece in pieces]
+        return [
+            Drops(self.chance, mine, self.widths, self.expanded, source)
+            for mine, source in zip(cut, sources, strict=True)
+        ]
 
     def _rows_of(self, piece: Piece, layer: int, kind: str) -> slice:
         """Return the rows of a kind that belong to a piece."""
@@ -135,29 +153,63 @@ class Drops:
         return piece.devices if by_device else piece.branches
 
 
-def _falling(
-    elements: Ints, chance: float, randomness: PrivateRandomness, step: int
-) -> tuple[Ints, Ints]:
-    """(device, position in its line) of what falls, in this order; `elements`: [devices]."""
-    devices, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    active = np.flatnonzero(elements > 0) if chance > 0 else np.empty(0, np.int64)
-    reached = np.zeros(len(elements), np.int64)
-    block = 0
-    while len(active):
-        words = randomness.words(active, f"{PURPOSE}/{block}", step, _GAPS_AT_ONCE)
-        # Most lines end early: the second half of the gaps is computed for the others only.
-        for half in (slice(None, _GAPS_AT_ONCE // 2), slice(_GAPS_AT_ONCE // 2, None)):
-            place = np.cumsum(_kept_before(words[:, half], chance) + 1, axis=1)
-            place += reached[active, None] - 1
-            inside = place < elements[active, None]
-            devices.append(np.repeat(active, inside.sum(axis=1)))
-            positions.append(place[inside])
-            reached[active] = place[:, -1] + 1
-            active, words = active[inside[:, -1]], words[inside[:, -1]]
-        block += 1
-    device, position = np.concatenate(devices), np.concatenate(positions)
-    order = np.argsort(device, kind="stable")
-    return device[order], position[order]
+@dataclass(frozen=True, eq=False)
+class DropSource:
+    """The private randomness of some devices in one epoch.
+
+    Args:
+        randomness: of all devices of the shard.
+        devices: [devices] positions of these in the shard.
+        step: the epoch.
+    """
+
+    randomness: PrivateRandomness = field(repr=False)
+    devices: Ints = field(repr=False)
+    step: int
+
+    def part(self, devices: slice) -> "DropSource":
+        """Return the randomness of some of these devices."""
+        return DropSource(self.randomness, self.devices[devices], self.step)
+
+    def each(self, elements: Ints, chance: float, call: int) -> Flags:
+        """[sum of elements] whether each falls, device by device: quicker for a large chance.
+
+        Args:
+            elements: [devices] elements of each device.
+            chance: of each element.
+            call: number of the line; each has randomness of its own.
+        """
+        purpose = f"{PURPOSE} inside/{call}"
+        words = self.randomness.words_each(self.devices, elements, purpose, self.step)
+        return words < np.uint32(chance * 2**32)
+
+    def falling(self, elements: Ints, chance: float) -> tuple[Ints, Ints]:
+        """(device, position in its line) of what falls, in this order: quicker for a small chance.
+
+        Args:
+            elements: [devices] elements of each device.
+            chance: of each element.
+        """
+        devices, positions = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        active = np.flatnonzero(elements > 0) if chance > 0 else np.empty(0, np.int64)
+        reached = np.zeros(len(elements), np.int64)
+        block = 0
+        while len(active):
+            here, name = self.devices[active], f"{PURPOSE}/{block}"
+            words = self.randomness.words(here, name, self.step, _GAPS_AT_ONCE)
+            # Most lines end early: the second half of the gaps is computed for the others only.
+            for half in (slice(None, _GAPS_AT_ONCE // 2), slice(_GAPS_AT_ONCE // 2, None)):
+                place = np.cumsum(_kept_before(words[:, half], chance) + 1, axis=1)
+                place += reached[active, None] - 1
+                inside = place < elements[active, None]
+                devices.append(np.repeat(active, inside.sum(axis=1)))
+                positions.append(place[inside])
+                reached[active] = place[:, -1] + 1
+                active, words = active[inside[:, -1]], words[inside[:, -1]]
+            block += 1
+        device, position = np.concatenate(devices), np.concatenate(positions)
+        order = np.argsort(device, kind="stable")
+        return device[order], position[order]
 
 
 def _kept_before(words: Words, chance: float) -> Ints:

@@ -1,12 +1,12 @@
 """The network that every device runs on its tree, for all devices of a shard at once.
 
-After `TreeNetwork` come the gradient of each device by itself, POOL, and PyG layers by name.
+After `TreeNetwork` come the gradient of each device by itself, and POOL.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,14 +15,32 @@ from torch import Tensor
 from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError
 from lumos.model import POOLINGS, ModelSettings, Pooling
-from lumos.model.dropout import Activation, Drops, sites
-from lumos.model.feature_products import Features, as_dense, checked, project, span
+from lumos.model.custom import (
+    CannotAttribute,
+    DeviceDropout,
+    checked_device,
+    make_layers,
+    make_model,
+    probe,
+    seeded,
+    takes_batch,
+)
+from lumos.model.dropout import Activation, Drops, DropSource, sites
 from lumos.model.layers import TreeGAT, TreeGCN
 from lumos.model.tree_pass import Memory, TreePass
-from lumos.model.tree_tensors import Piece, Trees
+from lumos.model.tree_tensors import (
+    Features,
+    Piece,
+    TreeGraph,
+    Trees,
+    as_dense,
+    checked,
+    project,
+    span,
+)
 
-FAST = ("gcn", "gat")
-"""Backbones that have layers of their own for trees."""
+MAX_DENSE = 1 << 30
+"""Most numbers of dense features at the nodes of all trees: 4 GB."""
 
 
 class Leaves(NamedTuple):
@@ -41,8 +59,9 @@ class TreeNetwork(torch.nn.Module):
     The layers gcn and gat use the shape of the tree: a device's own leaves are computed once
     as long as they are equal, virtual nodes are skipped while they are zero and where no leaf will
     receive from them, and features are multiplied in whatever sparse form they came. Time and
-    memory O(branches · width) per layer, after the first product. Any other PyG layer runs on all
-    nodes of the trees as one graph.
+    memory O(branches · width) per layer, after the first product. Any other layer, and a model of
+    your own, runs on all nodes of the trees as one graph (`lumos.model.custom`), with memory
+    O(nodes · features), or O(nodes · width) after a `projection`.
 
     Parameters stand layer by layer in the order that `TreeGCN` and `TreeGAT` document, so
     `torch.nn.utils.parameters_to_vector(network.parameters())` is the vector to aggregate.
@@ -54,41 +73,65 @@ class TreeNetwork(torch.nn.Module):
         self.features = features
         last = settings.layers - 1
         wide = settings.hidden * (settings.heads if settings.backbone == "gat" else 1)
-        self.widths = [wide] * last + [settings.output]
-        """[layers] width of each layer's output."""
-        inputs = [features, *self.widths[:-1]]
-        layers: Sequence[torch.nn.Module]
-        if settings.backbone == "gcn":
+        self.widths = [] if settings.model is not None else [wide] * last + [settings.output]
+        """[layers] width of each layer's output; empty for a model of your own."""
+        width = settings.projection or features
+        inputs = [width, *self.widths[:-1]]
+        layers: Sequence[torch.nn.Module] = []
+        self.device = checked_device(settings.device)
+        """Where layers that are not ours run; features and embeddings stay on the processor."""
+        self.projection: torch.nn.Parameter | None = None
+        self.model: torch.nn.Module | None = None
+        if settings.fast and settings.backbone == "gcn":
             layers = [TreeGCN(*pair) for pair in zip(inputs, self.widths, strict=True)]
-        elif settings.backbone == "gat":
+        elif settings.fast:
             layers = [TreeGAT(size, settings.hidden, settings.heads) for size in inputs[:-1]]
             layers += [TreeGAT(inputs[-1], settings.output, 1)]
         else:
-            layers = generic_layers(settings.backbone, inputs, self.widths)
-        self.layers = torch.nn.ModuleList(layers)
+            if settings.projection:
+                self.projection = torch.nn.Parameter(torch.empty(features, width))
+            if settings.model is None:
+                layers = make_layers(settings, inputs)
+            else:
+                self.model = make_model(settings, width).to(self.device)
+        self.layers = torch.nn.ModuleList(layers).to(self.device)
         self._memory = Memory()
+
+    @property
+    def own_parts(self) -> bool:
+        """True if a layer or model was given as a Python object."""
+        return self.model is not None or not isinstance(self.settings.backbone, str)
 
     def initialise(self, generator: np.random.Generator) -> None:
         """Weights from public randomness: Glorot's uniform distribution, biases 0.
 
-        Of a generic layer, every matrix is drawn so, and vectors are 0.
+        A layer or model of your own starts as its constructor makes it, with torch's randomness
+        from the same source; a module that was given starts with the weights that it has.
         """
-        with torch.no_grad():
-            for parameter in self.parameters():
-                if parameter.dim() < 2:
-                    parameter.zero_()
-                    continue
-                reach = float(np.sqrt(6 / (parameter.shape[-1] + parameter.shape[-2])))
-                values = generator.uniform(-reach, reach, tuple(parameter.shape))
-                parameter.copy_(torch.from_numpy(values.astype(np.float32)))
+        if self.own_parts:
+            with seeded(generator):
+                fresh = TreeNetwork(self.settings, self.features)
+            if self.projection is not None and fresh.projection is not None:
+                _glorot(fresh.projection, generator)
+            self.load_state_dict(fresh.state_dict())
+            return
+        for parameter in self.parameters():
+            _glorot(parameter, generator)
 
     def drops(self, trees: Trees, randomness: PrivateRandomness, step: int) -> Drops | None:
-        """Draw what falls in epoch `step`, from private randomness; None at dropout 0."""
-        if self.settings.dropout == 0:
+        """Draw what falls in epoch `step`, from private randomness.
+
+        None where nothing falls; layers that are not ours always get one, which tells training from
+        evaluation.
+        """
+        settings, expanded = self.settings, not self.settings.fast
+        if settings.fast and settings.dropout == 0:
             return None
-        expanded = self.settings.backbone not in FAST
+        if self.model is not None:
+            source = DropSource(randomness, np.arange(trees.devices), step)
+            return Drops(0.0, {}, {}, expanded, source)
         found = sites(trees, self.widths, expanded=expanded)
-        return Drops.draw(found, self.settings.dropout, randomness, step, expanded=expanded)
+        return Drops.draw(found, settings.dropout, randomness, step, expanded=expanded)
 
     def forward(
         self, trees: Trees, own: Features, neighbour: Features, drops: Drops | None = None
@@ -100,12 +143,12 @@ class TreeNetwork(torch.nn.Module):
             own: [devices, d] features of the devices themselves.
             neighbour: [branches, d] what is known of the kept neighbours' features.
             drops: what falls, see `drops`; None in evaluation.
+
+        Raises:
+            UsageError: dense features do not fit into memory, or a layer returns other shapes.
         """
-        if self.settings.backbone not in FAST:
-            last = self.settings.activate_last
-            return Leaves(
-                *generic_leaves(self.layers, trees, own, neighbour, drops, activate_last=last)
-            )
+        if not self.settings.fast:
+            return self._custom(trees, own, neighbour, drops)
         layers = self._fast
         activations = [self._activation(number, drops) for number in range(len(layers))]
         pairs = list(zip(layers, activations, strict=True))
@@ -121,6 +164,88 @@ class TreeNetwork(torch.nn.Module):
         ]
         return Leaves(*plan.run(rows[0], rows[1], tables, biases, scores))
 
+    def _custom(
+        self, trees: Trees, own: Features, neighbour: Features, drops: Drops | None
+    ) -> Leaves:
+        """Leaves by layers that are not ours, on all nodes of the trees as one graph."""
+        rows = [self._dense(checked(one, self.features), trees) for one in (own, neighbour)]
+        self.train(drops is not None)
+        try:
+            return self._on_graph(trees, rows[0], rows[1], drops)
+        except CannotAttribute:  # only in training
+            fallen = [] if drops is None else drops.by_piece(trees.single)
+        pieces = [
+            self._on_graph(piece.trees, rows[0][piece.devices], rows[1][piece.branches], mine)
+            for piece, mine in zip(trees.single, fallen, strict=True)
+        ]
+        # Own leaves of branches first, then those of lone devices.
+        with_branches = trees.workload.tolist() if trees.virtual_nodes else [1] * trees.devices
+        parted = sorted(zip(with_branches, pieces, strict=True), key=lambda pair: pair[0] == 0)
+        return Leaves(
+            torch.cat([piece.own for _, piece in parted]),
+            torch.cat([piece.neighbour for piece in pieces]),
+        )
+
+    def _dense(self, features: Features, trees: Trees) -> Tensor:
+        """[rows, width] dense, after the projection where there is one."""
+        if self.projection is not None:
+            return project(features, self.projection)
+        nodes = len(trees.graph.batch)
+        if nodes * self.features > MAX_DENSE:
+            raise UsageError(
+                f"`backbone` {self.settings.network}: {nodes:,} nodes with {self.features:,} "
+                f"features each take {nodes * self.features * 4 / 1e9:.0f} GB; map them to fewer "
+                "first, as with `projection=64`"
+            )
+        return as_dense(features)
+
+    def _on_graph(
+        self, trees: Trees, own: Tensor, neighbour: Tensor, drops: Drops | None
+    ) -> Leaves:
+        graph, tree = trees.graph.to(self.device), trees.virtual_nodes
+        kinds = {"own": trees.repeated(own), "neighbour": neighbour, "lone": own[trees.lone]}
+        x = graph.nodes(kinds if tree else {"centre": own, "leaf": neighbour}).to(self.device)
+        inside = nullcontext() if drops is None else DeviceDropout(graph, drops.drawn_from)
+        with inside:
+            if self.model is not None:
+                batch = {"batch": graph.batch} if takes_batch(self.model) else {}
+                x = self._shaped(self.model(x, graph.edge_index, **batch), graph, "model")
+            for number, layer in enumerate(self.layers):
+                x = self._shaped(layer(x, graph.edge_index), graph, "backbone", number)
+                x = self._activated(x, graph, self._activation(number, drops))
+        x = x.cpu()
+        if not tree:
+            return Leaves(x[graph.kinds["centre"]], x[graph.kinds["leaf"]])
+        mine = torch.cat([graph.kinds["own"], graph.kinds["lone"]])
+        return Leaves(x[mine], x[graph.kinds["neighbour"]])
+
+    def _shaped(self, x: Any, graph: TreeGraph, setting: str, layer: int = -1) -> Tensor:
+        """The output of a layer or model."""
+        nodes, width = len(graph.batch), (self.widths or [self.settings.output])[layer]
+        if not isinstance(x, Tensor) or x.shape != (nodes, width):
+            found = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            hint = "; set `output` to its width" if setting == "model" else ""
+            raise UsageError(
+                f"`{setting}` {self.settings.network}: returned {found} for {nodes} nodes, not "
+                f"[{nodes}, {width}]{hint}"
+            )
+        return x
+
+    def _activated(self, x: Tensor, graph: TreeGraph, activation: Activation) -> Tensor:
+        """ReLU and dropout of a layer's output."""
+        if not activation.relu:
+            return x
+        x = torch.relu(x) * activation.factor
+        if activation.drops is None:
+            return x
+        width = x.shape[1]
+        fallen = [
+            nodes[(places := activation.drops.of(activation.layer, kind)) // width] * width
+            + places % width
+            for kind, nodes in graph.kinds.items()
+        ]
+        return x.flatten().index_fill(0, torch.cat(fallen).to(x.device), 0).view_as(x)
+
     @property
     def _fast(self) -> list[TreeGCN | TreeGAT]:
         return [layer for layer in self.layers if isinstance(layer, TreeGCN | TreeGAT)]
@@ -128,6 +253,31 @@ class TreeNetwork(torch.nn.Module):
     def _activation(self, layer: int, drops: Drops | None) -> Activation:
         last = layer == len(self.layers) - 1
         return Activation(layer, drops, relu=not last or self.settings.activate_last)
+
+
+def check_network(settings: ModelSettings, features: int) -> None:
+    """Refuse a network that does not exist, or by which devices would not stay apart.
+
+    gcn, gat and layers by name are known to be right; all others are tried on a small forest.
+
+    Raises:
+        UsageError: see `lumos.model.custom.probe`.
+    """
+    network = TreeNetwork(settings, features)
+    if network.own_parts:
+        network.initialise(np.random.default_rng(0))
+        probe(network, settings, features)
+
+
+def _glorot(parameter: Tensor, generator: np.random.Generator) -> None:
+    """Draw a matrix by Glorot's uniform distribution; set a vector to 0."""
+    with torch.no_grad():
+        if parameter.dim() < 2:
+            parameter.zero_()
+            return
+        reach = float(np.sqrt(6 / (parameter.shape[-1] + parameter.shape[-2])))
+        values = generator.uniform(-reach, reach, tuple(parameter.shape))
+        parameter.copy_(torch.from_numpy(values.astype(np.float32)))
 
 
 # The gradient of each device by itself: what enters the masked sum (door `aggregate`).
@@ -164,7 +314,7 @@ def device_gradients(
             allow_unused=True,
             materialize_grads=True,
         )
-        yield torch.cat([gradient.reshape(-1) for gradient in found])
+        yield torch.cat([gradient.reshape(-1).cpu() for gradient in found])
 
 
 def _own_back(piece: Piece, trees: Trees, back: Tensor) -> Tensor:
@@ -267,106 +417,3 @@ def _softmax(scores: Tensor, vertex: Tensor, devices: int) -> Tensor:
 def _sum(rows: Tensor, vertex: Tensor, devices: int) -> Tensor:
     zeros = rows.new_zeros(devices, *rows.shape[1:])
     return zeros.index_add(0, vertex, rows)
-
-
-# Any PyG layer on trees, by name: all nodes of all trees as one graph.
-
-LAYERS = {
-    "arma": "ARMAConv",
-    "cluster": "ClusterGCNConv",
-    "gatv2": "GATv2Conv",
-    "general": "GeneralConv",
-    "gin": "GINConv",
-    "graph": "GraphConv",
-    "le": "LEConv",
-    "mf": "MFConv",
-    "res-gated": "ResGatedGraphConv",
-    "sage": "SAGEConv",
-    "sg": "SGConv",
-    "tag": "TAGConv",
-    "transformer": "TransformerConv",
-}
-"""PyG layers by name: made from the widths of input and output, called with x and edge_index."""
-
-
-def generic_layers(name: str, inputs: list[int], outputs: list[int]) -> list[torch.nn.Module]:
-    """PyG layers of these widths.
-
-    Raises:
-        UsageError: no layer has this name; the message lists those that exist.
-    """
-    if name not in LAYERS:
-        raise UsageError(
-            f"backbone {name!r} does not exist; use one of {', '.join([*FAST, *LAYERS])}"
-        )
-    with warnings.catch_warnings():  # PyG still scripts a few classes with torch.jit
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import torch_geometric.nn as pyg
-    make = getattr(pyg, LAYERS[name])
-    layers: list[torch.nn.Module] = []
-    for before, after in zip(inputs, outputs, strict=True):
-        if name == "gin":
-            inner = torch.nn.Linear(before, after), torch.nn.ReLU(), torch.nn.Linear(after, after)
-            layers.append(make(torch.nn.Sequential(*inner)))
-        else:
-            layers.append(make(before, after))
-    return layers
-
-
-def generic_leaves(
-    layers: torch.nn.ModuleList,
-    trees: Trees,
-    own: Features,
-    neighbour: Features,
-    drops: Drops | None,
-    *,
-    activate_last: bool,
-) -> tuple[Tensor, Tensor]:
-    """Own leaves and neighbour leaves after the last layer. O(nodes · features) memory."""
-    x, edges, kinds = block_diagonal(trees, as_dense(own), as_dense(neighbour))
-    ends = np.cumsum(list(kinds.values())).tolist()
-
-    def by_kind(rows: Tensor) -> dict[str, Tensor]:
-        return {
-            kind: rows[end - size : end]
-            for (kind, size), end in zip(kinds.items(), ends, strict=True)
-        }
-
-    for number, layer in enumerate(layers):
-        x = layer(x, edges)
-        if number < len(layers) - 1 or activate_last:
-            parts = by_kind(x).items()
-            activation = Activation(number, drops)
-            x = torch.cat(
-                [activation.clipped(rows * activation.factor, kind) for kind, rows in parts]
-            )
-    nodes = by_kind(x)
-    if not trees.virtual_nodes:
-        return nodes["centre"], nodes["leaf"]
-    return torch.cat([nodes["own"], nodes["lone"]]), nodes["neighbour"]
-
-
-def block_diagonal(
-    trees: Trees, own: Tensor, neighbour: Tensor
-) -> tuple[Tensor, Tensor, dict[str, int]]:
-    """Features [nodes, d], edges [2, …] and the number of nodes of each kind, in `Forest`'s order.
-
-    Virtual nodes have zero features.
-    """
-    branches = trees.branches
-    branch = torch.arange(branches)
-    if trees.virtual_nodes:
-        rooted = trees.workload > 0
-        root_number = torch.cumsum(rooted, 0) - 1
-        virtual = own.new_zeros(branches + int(rooted.sum()), own.shape[1])
-        x = torch.cat([trees.repeated(own), neighbour, virtual, own[trees.lone]])
-        root = 3 * branches + root_number[trees.owner]
-        up = torch.cat([branch, branches + branch, 2 * branches + branch])
-        down = torch.cat([2 * branches + branch, 2 * branches + branch, root])
-        kinds = {"own": branches, "neighbour": branches, "parent": branches}
-        kinds |= {"root": int(rooted.sum()), "lone": len(trees.lone)}
-    else:
-        x = torch.cat([own, neighbour])
-        up, down = trees.devices + branch, trees.owner
-        kinds = {"centre": trees.devices, "leaf": branches}
-    return x, torch.stack([torch.cat([up, down]), torch.cat([down, up])]), kinds

@@ -1,20 +1,29 @@
-"""Forests as the tensors that the layers need, in pieces that fit a processor's cache.
+"""Trees and features as the tensors that the layers need.
 
+Trees come in pieces that fit a processor's cache, or as one graph for layers that know no trees.
 Rows of devices become rows of branches by repeating them, and back by summing the branches of a
-device, which follow each other: a sum over a run of rows, not a scatter.
+device, which follow each other: a sum over a run of rows, not a scatter. Features are multiplied
+in whatever form they came.
 """
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array, issparse
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from lumos.errors import UsageError
+from lumos.ldp.bounds import Sparse
+from lumos.ldp.one_bit import RecoveredFeatures
 from lumos.trees.forest import Forest
+from lumos.typing import Floats
 
 _BRANCHES_AT_ONCE = 1 << 16
 """Branches of a piece: an array of width 16 takes 4 MB, and a few fit a processor's last cache.
@@ -104,6 +113,33 @@ class Trees:
         return csr(offsets, columns, torch.ones(self.branches), self.branches)
 
     @cached_property
+    def graph(self) -> "TreeGraph":
+        """All nodes of the trees as one graph."""
+        branches, branch = self.branches, torch.arange(self.branches)
+        if self.virtual_nodes:
+            rooted = torch.nonzero(self.workload).flatten()
+            sizes = {"own": branches, "neighbour": branches, "parent": branches}
+            sizes |= {"root": len(rooted), "lone": len(self.lone)}
+            tree = torch.cat([self.owner, self.owner, self.owner, rooted, self.lone])
+            root = 3 * branches + torch.searchsorted(rooted, self.owner)
+            up = torch.cat([branch, branches + branch, 2 * branches + branch])
+            down = torch.cat([2 * branches + branch, 2 * branches + branch, root])
+        else:
+            sizes = {"centre": self.devices, "leaf": branches}
+            tree = torch.cat([torch.arange(self.devices), self.owner])
+            up, down = self.devices + branch, self.owner
+        by_tree = torch.argsort(tree, stable=True)
+        number = torch.empty_like(by_tree)
+        number[by_tree] = torch.arange(len(by_tree))
+        source, target = number[torch.cat([up, down])], number[torch.cat([down, up])]
+        by_target = torch.argsort(target * len(number) + source)
+        return TreeGraph(
+            edge_index=torch.stack([source, target])[:, by_target],
+            batch=tree[by_tree],
+            kinds=dict(zip(sizes, torch.split(number, list(sizes.values())), strict=True)),
+        )
+
+    @cached_property
     def pieces(self) -> "list[Piece]":
         """The same trees in runs of whole devices, of about 65,000 branches each."""
         ends = np.cumsum(self.workload.numpy())
@@ -141,6 +177,30 @@ class Trees:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class TreeGraph:
+    """Trees as one graph, as PyG has it: the nodes of a tree follow each other, in the order own
+    leaves, neighbour leaves, parents, root; edges stand in the order of their targets."""
+
+    edge_index: Tensor
+    """[2, edges] in both directions."""
+    batch: Tensor
+    """[nodes] position of the device whose tree a node belongs to."""
+    kinds: dict[str, Tensor]
+    """Numbers of the nodes of each kind, in the order of `Forest`."""
+
+    def nodes(self, rows: dict[str, Tensor]) -> Tensor:
+        """[nodes, width] rows of some kinds at their nodes, and 0 at all others."""
+        some = torch.cat(list(rows.values()))
+        numbers = torch.cat([self.kinds[kind] for kind in rows])
+        return some.new_zeros(len(self.batch), some.shape[1]).index_copy(0, numbers, some)
+
+    def to(self, device: torch.device) -> "TreeGraph":
+        """The graph on a torch device; the numbers of the nodes stay where they are."""
+        moved = self.edge_index.to(device), self.batch.to(device)
+        return TreeGraph(edge_index=moved[0], batch=moved[1], kinds=self.kinds)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
     """Some trees of a forest, and where their devices, branches and lone leaves stand in it."""
 
@@ -155,3 +215,103 @@ def csr(offsets: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
     with warnings.catch_warnings():  # torch calls these tensors "beta"
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(offsets, columns, values, (len(offsets) - 1, width))
+
+
+# Products of features with a table of weights, whatever form the features have.
+#
+# dense tensor [rows, d]      one product; gradients reach the features too
+# scipy CSR [rows, d]         O(nonzero · width); features are constants
+# RecoveredFeatures           O(elements that came · width), see `RecoveredFeatures.blocks`
+
+_COLUMNS_AT_ONCE = 32
+
+Features: TypeAlias = "Tensor | Floats | Sparse | RecoveredFeatures"
+
+
+def checked(features: Features, width: int) -> Features:
+    """The features.
+
+    Raises:
+        UsageError: their number is not the model's.
+    """
+    if features.shape[1] != width:
+        raise UsageError(f"features: {features.shape[1]} columns, the model has {width}")
+    return features
+
+
+def project(features: Features, table: Tensor) -> Tensor:
+    """[rows, width] features times table [d, width]; differentiable with respect to the table."""
+    checked(features, table.shape[0])
+    if isinstance(features, RecoveredFeatures):
+        product: Tensor = _RecoveredProduct.apply(features, table)  # type: ignore[no-untyped-call]
+    elif issparse(features):
+        product = _SparseProduct.apply(csr_array(features), table)  # type: ignore[no-untyped-call]
+    else:
+        dense = features if isinstance(features, Tensor) else torch.from_numpy(features)
+        product = dense @ table
+    return product
+
+
+def span(features: Features, rows: slice) -> Features:
+    """The rows `rows.start` … `rows.stop - 1`, in the form that the features have."""
+    return features.span(rows) if isinstance(features, RecoveredFeatures) else features[rows]
+
+
+def as_dense(features: Features) -> Tensor:
+    """[rows, d] as an ordinary tensor, for layers that know no other."""
+    if isinstance(features, RecoveredFeatures):
+        return torch.from_numpy(features.dense())
+    if issparse(features):
+        return torch.from_numpy(csr_array(features).toarray())
+    return features if isinstance(features, Tensor) else torch.from_numpy(features)
+
+
+def _times(matrix: Sparse, table: Tensor) -> Tensor:
+    """The product in torch's own routine, which is two to four times as fast as scipy's."""
+    offsets, columns, values = map(torch.from_numpy, (matrix.indptr, matrix.indices, matrix.data))
+    return csr(offsets, columns, values, matrix.shape[1]) @ table
+
+
+class _SparseProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Sparse, table: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        return torch.from_numpy(matrix @ table.detach().numpy())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, torch.from_numpy(ctx.matrix.T @ gradient.numpy())
+
+
+class _RecoveredProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: RecoveredFeatures, table: Tensor) -> Tensor:
+        ctx.features = features
+        weight = table.detach()
+        product = torch.zeros(features.shape[0], weight.shape[1])
+        for columns, some in _in_cache(weight):
+            for block in features.blocks:
+                found = _times(block.matrix, some)
+                product[block.rows, columns].add_(found, alpha=block.sign)
+        product *= torch.from_numpy(features.scale)[:, None]
+        return product.add_(weight.sum(dim=0), alpha=features.filler)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        features: RecoveredFeatures = ctx.features
+        scaled = gradient * torch.from_numpy(features.scale)[:, None]
+        table = torch.zeros(features.shape[1], gradient.shape[1])
+        for columns, some in _in_cache(scaled):
+            for block in features.blocks:
+                found = _times(block.transposed, some[block.rows])
+                table[:, columns].add_(found, alpha=block.sign)
+        return None, table.add_(gradient.sum(dim=0), alpha=features.filler)
+
+
+def _in_cache(table: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """A few columns at a time, so that the rows which a block needs stay in the cache."""
+    for start in range(0, table.shape[1], _COLUMNS_AT_ONCE):
+        columns = slice(start, start + _COLUMNS_AT_ONCE)
+        yield columns, table[:, columns].contiguous()

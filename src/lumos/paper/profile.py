@@ -1,7 +1,7 @@
 """Settings of the paper's profile: what a device releases, what receivers make of it, the trees."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -24,6 +24,7 @@ from lumos.training.profile import (
     TreeTexts,
 )
 from lumos.training.trainer import PairAnswers
+from lumos.typing import Arrays
 
 if TYPE_CHECKING:
     from lumos.paper.trainer import PaperResult
@@ -104,7 +105,7 @@ class PaperProfile:
 
     def ignores(self, name: str, config: "Config") -> str:
         """With which settings a setting has no effect."""
-        groups = (config.trees, config.model, settings_of(config))
+        groups = (config.train, config.trees, config.model, settings_of(config))
         return next(filter(None, (group.ignored(name) for group in groups)), "")
 
     def improvements(self, config: "Config") -> list[str]:
@@ -137,7 +138,11 @@ class PaperProfile:
         return run_texts(config)
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
-        """Features must lie between the public bounds."""
+        """Features must lie between the public bounds; an optimizer must step and be saved."""
+        if config.train.optimizer is not None:
+            from lumos.paper.trainer import check_optimizer  # torch, which settings do without
+
+            check_optimizer(config, facts)
         paper = settings_of(config)
         lowest, highest = facts.simulated.lowest, facts.simulated.highest
         if facts.sparse:
@@ -175,6 +180,14 @@ class PaperProfile:
         )
         return Programs(trainers=[*trainers], coordinator=coordinator)
 
+    def check_weights(
+        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
+    ) -> None:
+        """Refuse weights that do not match the model of the settings."""
+        from lumos.paper.trainer import FullModel
+
+        FullModel(config.model, features, classes).take(weights, kept)
+
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Dot products of embeddings."""
         if model.embeddings is None:
@@ -183,8 +196,8 @@ class PaperProfile:
         return PairAnswers(scores=scores, answered=np.ones(len(scores), np.bool_))
 
     def for_new_devices(self, config: "Config") -> "Config":
-        """The settings of the run: every run takes new devices."""
-        return config
+        """The settings of the run, which takes no further step: any optimizer will do."""
+        return replace(config, train=replace(config.train, optimizer=None))
 
 
 PROFILE = PaperProfile()

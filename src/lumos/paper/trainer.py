@@ -22,11 +22,12 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
+from lumos.graph.facts import GraphFacts
 from lumos.model import ModelSettings
+from lumos.model.custom import TorchOptimizer
 from lumos.model.dropout import Drops
-from lumos.model.feature_products import Features
 from lumos.model.network import Leaves, Pooled, TreeNetwork, device_gradients, pool, pool_backward
-from lumos.model.tree_tensors import Trees
+from lumos.model.tree_tensors import Features, Trees
 from lumos.paper.messages import (
     LEAF,
     LEAF_GRADIENT,
@@ -39,12 +40,16 @@ from lumos.paper.messages import (
 from lumos.paper.profile import settings_of
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.secagg import AGGREGATORS, COORDINATORS
-from lumos.training.config import Config
+from lumos.storage import part_of
+from lumos.training.config import Config, TrainSettings
 from lumos.training.metrics import dot_products
 from lumos.training.problem import PrivateData
-from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Outcome
+from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Optimizer, Outcome
 from lumos.trees.forest import Forest
 from lumos.typing import Arrays, Doubles, Floats, Ints
+
+BUFFER = "buffer/"
+"""Beginning of the names of buffers in `Outcome.kept`."""
 
 
 class FullModel(torch.nn.Module):
@@ -77,27 +82,48 @@ class FullModel(torch.nn.Module):
 
     def vector(self) -> Doubles:
         """[weights] all parameters."""
-        flat = torch.nn.utils.parameters_to_vector(self.parameters())
-        return flat.detach().numpy().astype(np.float64)
+        flat = torch.cat([weight.detach().flatten().cpu() for weight in self.parameters()])
+        return flat.numpy().astype(np.float64)
 
     def load(self, vector: Doubles) -> None:
         """Set all parameters from a vector."""
-        flat = torch.from_numpy(vector.astype(np.float32))
-        torch.nn.utils.vector_to_parameters(flat, self.parameters())
+        flat, start = torch.from_numpy(vector.astype(np.float32)), 0
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.copy_(flat[start : start + weight.numel()].view(weight.shape))
+                start += weight.numel()
 
-    def take(self, weights: Arrays) -> None:
-        """Set all parameters by name.
+    def kept(self) -> Arrays:
+        """Buffers of layers that are not ours, such as ε of GIN: constants, but part of them."""
+        return {
+            f"{BUFFER}{name}": value.detach().cpu().numpy() for name, value in self.named_buffers()
+        }
+
+    def take(self, weights: Arrays, kept: Arrays) -> None:
+        """Set all parameters and buffers by name.
 
         Raises:
             InputError: they are not those of this model.
         """
         shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
         numbers = all(array.dtype == np.float32 for array in weights.values())
-        if not numbers or shapes != {name: array.shape for name, array in weights.items()}:
-            raise InputError("the weights are not of the model that the settings describe")
+        found = {name: array.shape for name, array in weights.items()}
+        if differing := sorted(shapes.items() ^ found.items()):
+            name = differing[0][0]
+            raise InputError(
+                f"the weights do not match the model: {name} is {_shape(found.get(name))} in the "
+                f"run, {_shape(shapes.get(name))} in the model"
+            )
+        constants, mine = part_of(kept, BUFFER), part_of(self.kept(), BUFFER)
+        if not numbers or {n: (a.shape, a.dtype) for n, a in constants.items()} != {
+            n: (a.shape, a.dtype) for n, a in mine.items()
+        }:
+            raise InputError("the weights do not match the model: they are of other types")
         with torch.no_grad():
             for name, value in self.named_parameters():
                 value.copy_(torch.from_numpy(weights[name]))
+            for name, constant in self.named_buffers():
+                constant.copy_(torch.from_numpy(constants[name]))
 
     def logits(self, embedding: Tensor) -> Tensor:
         """[devices, classes] output of the head."""
@@ -113,11 +139,15 @@ class FullModel(torch.nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "missing" if shape is None else str(list(shape))
+
+
 @dataclass(eq=False)
 class Weights:
-    """The weights during training: the optimiser, and the best so far."""
+    """The weights during training: the optimizer, and the best so far."""
 
-    adam: Adam
+    optimizer: Optimizer
     best: Doubles = field(repr=False)
     best_score: float = -np.inf
     best_epoch: int = 0
@@ -129,11 +159,36 @@ class Weights:
             raise ProtocolError("no device has anything to train on")
         mean = float(score / scored) if scored > 0 else None
         if select and mean is not None and mean > self.best_score:
-            self.best, self.best_score, self.best_epoch = self.adam.weights, mean, epoch
-        self.adam.step(gradient / count)
+            self.best, self.best_score, self.best_epoch = self.optimizer.weights, mean, epoch
+        self.optimizer.step(gradient / count)
         if not select or mean is None:
-            self.best, self.best_epoch = self.adam.weights, epoch
+            self.best, self.best_epoch = self.optimizer.weights, epoch
         return EpochRecord(epoch, float(loss / count), mean)
+
+
+def make_optimizer(train: TrainSettings, model: FullModel) -> Optimizer:
+    """Adam, or the torch optimizer of the settings.
+
+    Raises:
+        UsageError: its factory fails.
+    """
+    start = model.vector()
+    if train.optimizer is None:
+        return Adam(start, train.learning_rate, train.weight_decay)
+    shapes = [weight.shape for weight in model.parameters()]
+    return TorchOptimizer(train.optimizer, start, shapes)
+
+
+def check_optimizer(config: Config, facts: GraphFacts) -> None:
+    """Refuse an optimizer that cannot step by a gradient, or be saved.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    model = FullModel(config.model, facts.feature_count, facts.class_count)
+    optimizer = make_optimizer(config.train, model)
+    if isinstance(optimizer, TorchOptimizer):
+        optimizer.check()
 
 
 class LeafOrigin(NamedTuple):
@@ -202,9 +257,8 @@ class PaperTrainer:
         self._order: tuple[LeafOrigin, Ints] | None = None
         self.model = FullModel(config.model, private.features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
-        start = self.model.vector()
         train = config.train
-        self.weights = Weights(Adam(start, train.learning_rate, train.weight_decay), start)
+        self.weights = Weights(make_optimizer(train, self.model), self.model.vector())
         self._updates = AGGREGATORS[train.aggregate](shard, endpoint, config.updates)
         self._task: Task
         if self.model.head is not None:
@@ -232,7 +286,7 @@ class PaperTrainer:
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`; `on_epoch` is called after each."""
         for number in range(first, last):
-            self.model.load(self.weights.adam.weights)
+            self.model.load(self.weights.optimizer.weights)
             total = yield from self._epoch(number)
             if total is None:
                 raise ProtocolError(
@@ -254,12 +308,9 @@ class PaperTrainer:
 
     def state_dict(self) -> Arrays:
         """Everything that the next epochs depend on."""
-        weights, adam = self.weights, self.weights.adam
+        weights = self.weights
         return {
-            "weights": adam.weights,
-            "mean": adam.mean,
-            "square": adam.square,
-            "steps": np.array(adam.steps),
+            **weights.optimizer.state_dict("optimizer"),
             "best": weights.best,
             "best_score": np.array(weights.best_score),
             "best_epoch": np.array(weights.best_epoch),
@@ -267,15 +318,14 @@ class PaperTrainer:
 
     def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state."""
-        weights, adam = self.weights, self.weights.adam
-        adam.weights, adam.mean, adam.square = state["weights"], state["mean"], state["square"]
-        adam.steps = int(state["steps"])
+        weights = self.weights
+        weights.optimizer.load_state_dict(state, "optimizer")
         weights.best, weights.best_score = state["best"], float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
 
     def model_state_dict(self) -> Arrays:
         """The selected weights by name; call after `finish`."""
-        return {name: value.detach().numpy() for name, value in self.model.named_parameters()}
+        return {name: value.detach().cpu().numpy() for name, value in self.model.named_parameters()}
 
     def finish(self) -> Program[PaperResult]:
         """Embeddings by the selected weights, without dropout."""
@@ -298,12 +348,13 @@ class PaperTrainer:
             evaluated={MAIN: evaluated},
             best_epoch=self.weights.best_epoch,
             exposed=exposure(self.config, ledger),
+            kept=self.model.kept(),
             guarantees=[],
         )
 
     def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
         """Take the weights of an earlier run."""
-        self.model.take(weights)
+        self.model.take(weights, kept)
         self.weights.best = self.model.vector()
 
     def predict_new_devices(self) -> Program[Floats]:
@@ -387,7 +438,7 @@ class PaperTrainer:
             [*leaves], parameters, [*back], allow_unused=True, materialize_grads=True
         )
         parts = [] if attention is None else [attention.sum(dim=0)]
-        parts += [gradient.flatten() for gradient in gradients]
+        parts += [gradient.flatten().cpu() for gradient in gradients]
         parts.append(step.head(False))
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         return np.concatenate([*flat, step.statistics.sum(dim=0).numpy()])

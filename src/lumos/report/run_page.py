@@ -82,14 +82,14 @@ def _subtitle(run: Run) -> str:
         if math.isinf(epsilon)
         else f"ε\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{epsilon:g}"
     )
-    network = [config.model.backbone] * _has_network(run)
+    network = [config.model.network] * _has_network(run)
     profile = f"profile {config.train.profile}"
     return " · ".join([task, profile, *network, noise, f"seed {run.about.seed}"])
 
 
 def _setup(run: Run) -> str:
     """Return what was trained, by whom, for what."""
-    backbone = run.config.model.backbone
+    backbone = run.config.model.network
     network = _NETWORKS.get(backbone, f"a graph neural network ({backbone})")
     if not _has_network(run):
         network = "an encoder of their features" if predicts_links(run) else "a classifier"
@@ -118,7 +118,7 @@ def _own(run: Run) -> str:
 
 def _has_network(run: Run) -> bool:
     """Return whether the run trained a graph neural network: some profiles do so by choice."""
-    return not run.config.profile.ignores("backbone", run.config)
+    return not run.config.profile.ignores("output", run.config)
 
 
 def _score_sentence(run: Run) -> str:

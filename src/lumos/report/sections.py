@@ -16,6 +16,7 @@ from lumos.exchange import TopicLine
 from lumos.exchange.messages import Door
 from lumos.graph import ReadOptions
 from lumos.graph.catalog import entry_of
+from lumos.registry import part_name
 from lumos.report.charts import cdf, moderate, tree
 from lumos.report.page import Block, Code, Figure, Section, Table, Text
 from lumos.runs.run import Run
@@ -329,9 +330,15 @@ def _python_call(run: Run, reading: Mapping[str, Any], changed: Mapping[str, Any
 def _keywords(values: Mapping[str, Any]) -> list[str]:
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
     return [
-        f'{name}=float("inf")' if value == float("inf") else f"{name}={value!r}"
+        f'{name}=float("inf")' if value == float("inf") else f"{name}={_written(value)}"
         for name, value in texts.items()
     ]
+
+
+def _written(value: Any) -> str:
+    """Return a setting as Python takes it; of a layer, model or optimizer the name."""
+    recorded = isinstance(value, str) and ":" in value
+    return part_name(value) if callable(value) or recorded else repr(value)
 
 
 def _defaults(config: Config) -> dict[str, Any]:
@@ -360,4 +367,6 @@ def _option_value(value: Any) -> str:
     """Return a setting as the command line takes it."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if callable(value):
+        return part_name(value)
     return str(value) if isinstance(value, Path | str | int) else repr(value)

@@ -451,7 +451,7 @@ def summary(run: "Run") -> dict[str, Any]:
         edges=about.edges,
         task=config.train.task,
         profile=config.train.profile,
-        backbone=config.model.backbone,
+        backbone=config.model.network,
         epsilon=None
         if config.profile.ignores("label_epsilon", config)
         else plain(config.profile_settings.epsilon),

@@ -1,6 +1,7 @@
 """`lumos.load_run`: a finished run from its folder, every file checked."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lumos.errors import InputError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
+from lumos.registry import part_name
 from lumos.runs.folder import DEVICES, LEDGER_ARRAYS, VARIANTS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Run
 from lumos.runs.schema import (
@@ -30,7 +32,9 @@ from lumos.training.trainer import CONTROL, MAIN, OWN, EpochEvent, Outcome
 from lumos.typing import Arrays
 
 
-def load_run(path: Path | str, graph: Graph | None = None) -> Run:
+def load_run(
+    path: Path | str, graph: Graph | None = None, *, backbone: Any = None, model: Any = None
+) -> Run:
     """Read the folder of a finished run.
 
     In a profile whose door `open` is shut the run that is read has no embeddings, workloads,
@@ -39,15 +43,20 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     Args:
         graph: the graph of the run, where it was in memory only; found by its name or path
             otherwise, when it is needed.
+        backbone, model: the layer or model that the run was trained with, where it is one of your
+            own. No file has its code; predictions about new devices need it.
 
     Raises:
-        InputError: it is none, the run is not finished, a file is damaged, or the graph is another.
+        InputError: it is none, the run is not finished, a file is damaged, the graph is another, or
+            the weights do not match the layer or model.
     """
     folder = RunFolder(Path(path))
     if not (folder.path / "run.json").exists():
         raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
     about = decode(folder.path / "run.json", About)
-    config = config_of(folder.path, about)
+    parts = {"backbone": backbone, "model": model}
+    parts = {name: part for name, part in parts.items() if part is not None}
+    config = _with_parts(folder.path, config_of(folder.path, about), parts)
     if graph is not None and about.fingerprint not in ("", fingerprint(graph)):
         raise InputError(f"{path}: the run is of another graph than {graph!r}")
     if not folder.finished():
@@ -68,6 +77,13 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
     kept = {name: known[name] for name in known.keys() - {"ids", "embeddings", "logits"}}
     logits = known.get("logits")
     links = config.train.task == "link"
+    weights = read_arrays(folder.path / "model.npz")
+    if parts:
+        try:
+            profile, classes = config.profile, len(about.classes)
+            profile.check_weights(config, about.features, classes, weights, kept)
+        except InputError as error:
+            raise InputError(f"{folder.path / 'model.npz'}: {error}") from None
     return Run(
         about=about,
         config=config,
@@ -82,7 +98,7 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
             per_epoch=result.per_epoch,
         ),
         model=Outcome(
-            weights=read_arrays(folder.path / "model.npz"),
+            weights=weights,
             embeddings=known.get("embeddings", logits),
             logits=logits,
             kept=kept,
@@ -101,6 +117,25 @@ def load_run(path: Path | str, graph: Graph | None = None) -> Run:
         _split=None if links else DataSplit.of_roles(folder.roles(about), about.split.origin),
         _held_out=folder.held_out(about) if links else None,
     )
+
+
+def _with_parts(path: Path, config: Config, parts: dict[str, Any]) -> Config:
+    """The settings with the layer or model itself in the place of its recorded name.
+
+    Raises:
+        InputError: the run was trained with another one.
+    """
+    for name, part in parts.items():
+        recorded = getattr(config.model, name)
+        # Not the module: what `__main__` defined is imported from elsewhere later.
+        if recorded is None or _class_name(recorded) != _class_name(part):
+            trained = f"`{name}` {recorded}" if recorded else f"no `{name}` of its own"
+            raise InputError(f"{path}: was trained with {trained}, not {part_name(part)}")
+    return replace(config, model=replace(config.model, **parts))
+
+
+def _class_name(part: Any) -> str:
+    return part_name(part).split(":", 1)[-1]
 
 
 def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:

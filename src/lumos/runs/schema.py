@@ -13,6 +13,7 @@ from lumos.errors import InputError, LumosError
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
+from lumos.registry import part_name
 from lumos.storage import one_line
 from lumos.training.config import Config
 from lumos.training.guarantees import cells_of
@@ -310,9 +311,11 @@ def config_of(path: Path, about: About) -> Config:
 
 
 def plain(content: Any) -> Any:
-    """The same as JSON can carry it: infinity and paths as text."""
+    """The same as JSON can carry it: infinity, paths and the names of parts as text."""
     if isinstance(content, dict):
         return {key: plain(value) for key, value in content.items()}
     if isinstance(content, float) and math.isinf(content):
         return "inf"
+    if callable(content):
+        return part_name(content)
     return str(content) if isinstance(content, Path) else content

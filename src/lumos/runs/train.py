@@ -21,7 +21,7 @@ from lumos.graph.facts import GraphFacts, facts_of
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.graph.sources import as_graph, is_named
 from lumos.machine import cpu_seconds, peak_rss_mb, threads_for
-from lumos.model.network import TreeNetwork
+from lumos.model.network import check_network
 from lumos.ranks.world import World
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import RunJob, costs_of
@@ -377,7 +377,7 @@ def _problem(
 def _check(facts: GraphFacts, config: Config) -> None:
     """Refuse what cannot be trained before anything is written or balanced."""
     need_features(facts)
-    TreeNetwork(config.model, facts.feature_count)  # a backbone that exists
+    check_network(config.model, facts.feature_count)
     if config.train.control and config.train.randomness == "system":
         raise UsageError(
             "`control` is an experiment of simulations; with `randomness='system'`, devices are "

@@ -25,6 +25,7 @@ import numpy as np
 from lumos.errors import UsageError
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, facts_of
+from lumos.registry import part_name
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import feature_form
 from lumos.strict.link.stages import LinkSchedule
@@ -104,7 +105,9 @@ _FROZEN_NAMES: dict[str, str] = {
 _FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
 """Names and values of settings as they were when results were first stored."""
 
-_ADDED_LATER = frozenset({"lifetime_feature_epsilon", "scaling", "group"})
+_ADDED_LATER = frozenset(
+    {"lifetime_feature_epsilon", "scaling", "group", "model", "projection", "device", "optimizer"}
+)
 """Settings added after the first stored results, which do not change a run or enter the name
 otherwise."""
 
@@ -115,7 +118,7 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
     Args:
         drawn: with a book, the draws of labels that the run uses.
     """
-    settings = {**config.flat(), **_WITHOUT_EFFECT}
+    settings = {**config.flat(), "backbone": part_name(config.model.backbone), **_WITHOUT_EFFECT}
     settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
     if config.train.task == "link":
         settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY} | _LINK_NAME
@@ -345,6 +348,11 @@ class StrictProfile:
             strict.lifetime_epsilon,
             f"{problem.seed}{randomness}{fresh}",
         )
+
+    def check_weights(
+        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
+    ) -> None:
+        """Nothing here: a trainer compares them when it takes them."""
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Score pairs as their first ends do, by their degree and the buckets that they learn."""

@@ -26,8 +26,8 @@ CALIBRATION_QUERIES = 2
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
 
-NOT_USED = frozenset({"pool", "activate_last"})
-"""Settings of the model that the networks of this profile do not have."""
+NOT_USED = frozenset({"pool", "activate_last", "model", "projection", "device", "optimizer"})
+"""Settings of the model and its training that this profile does not have."""
 
 OF_BALANCING = frozenset({setting.name for setting in fields(TreeSettings)} - {"balancer", "group"})
 """Settings of a balancer. This profile has none: each device handles all of its own edges."""

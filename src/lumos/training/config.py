@@ -1,7 +1,7 @@
 """The settings of a run: those that every profile has, and all of them together as `Config`."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -11,12 +11,14 @@ import numpy as np
 from lumos.device.randomness import RandomnessSource
 from lumos.errors import UsageError, one_of
 from lumos.model import ModelSettings
+from lumos.registry import imported_part
 from lumos.secagg.parameters import AggregateSettings
 from lumos.training.profile import PROFILES, STRICT, Profile, ProfileSettings
 from lumos.trees.balancers import TreeSettings
 
 Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]
+OptimizerFactory = Callable[..., Any]
 
 UPDATES = AggregateSettings(limit=float(1 << 18), least_limit=1024.0, fraction_bits=24)
 """Encoding of summed updates: up to 262,144 in steps of 2^-24, for up to two million devices.
@@ -43,6 +45,9 @@ class TrainSettings:
     """Learning rate of Adam."""
     weight_decay: float = 0.0
     """L2 regularisation: this fraction of each weight is added to its gradient."""
+    optimizer: OptimizerFactory | str | None = None
+    """A torch optimizer instead of Adam: a class or factory `(params) -> torch.optim.Optimizer`, as
+    `functools.partial(torch.optim.SGD, lr=0.1)`. Every device steps from the same sums."""
     aggregate: Aggregate = "ideal"
     """Sum of updates. ideal: computed in the clear (simulation only, labelled so); secure: by
     masked sums."""
@@ -60,6 +65,11 @@ class TrainSettings:
         one_of("profile", self.profile, PROFILES.names())
         one_of("aggregate", self.aggregate, get_args(Aggregate))
         one_of("randomness", self.randomness, get_args(RandomnessSource))
+        if not (isinstance(self.optimizer, str | None) or callable(self.optimizer)):
+            raise UsageError(
+                "`optimizer` must be a class or a factory (params) -> torch.optim.Optimizer, got "
+                f"{self.optimizer!r}"
+            )
         for name in ("epochs", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"`{name}` must be 1 or more, got {getattr(self, name)}")
@@ -67,6 +77,12 @@ class TrainSettings:
             raise UsageError(f"`learning_rate` must be above 0, got {self.learning_rate}")
         if not 0 <= self.weight_decay < float("inf"):
             raise UsageError(f"`weight_decay` must be 0 or more, got {self.weight_decay}")
+
+    def ignored(self, name: str) -> str:
+        """Name the settings with which another one has no effect; empty where it has one."""
+        if name in ("learning_rate", "weight_decay") and self.optimizer is not None:
+            return "`optimizer`, which has its own"
+        return ""
 
 
 Settings = TypeVar("Settings")
@@ -77,6 +93,8 @@ COMMON: dict[str, type[Any]] = {
     "model": ModelSettings,
 }
 """Groups of settings that every profile has."""
+PARTS = ("backbone", "model", "optimizer")
+"""Settings that may be Python objects; files record their names."""
 
 
 TRAIN_OPTIONS = (
@@ -173,7 +191,13 @@ class Config:
 
     @staticmethod
     def asked(**settings: Any) -> "Config":
-        """As `of`, but refuses settings that the profile or task ignores."""
+        """As `of`, but refuses settings that the profile or task ignores.
+
+        A part at `package.module:Class` is imported.
+        """
+        for name in PARTS:
+            if isinstance(place := settings.get(name), str) and ":" in place:
+                settings[name] = imported_part(name, place)
         config = Config.of(**settings)
         for name in settings:
             reason = config.profile.ignores(name, config)
@@ -192,9 +216,9 @@ class Config:
         """The settings by name, as `of` takes them."""
         groups = (*COMMON, "profile_settings")
         return {
-            name: value
+            field.name: getattr(getattr(self, group), field.name)
             for group in groups
-            for name, value in dataclasses.asdict(getattr(self, group)).items()
+            for field in dataclasses.fields(getattr(self, group))
         }
 
     def paths(self) -> set[str]:

@@ -237,6 +237,21 @@ class Profile(Protocol[Result]):
         """The trainers of all shards, and the coordinator's program."""
         ...
 
+    def check_weights(
+        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
+    ) -> None:
+        """Refuse the weights of a run folder that do not match the model of the settings.
+
+        Args:
+            classes: 0 for link.
+            weights: of `Trainer.model_state_dict`.
+            kept: of `Outcome.kept`.
+
+        Raises:
+            InputError: they do not.
+        """
+        ...
+
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Score pairs by a finished run that predicts links; the first end asks."""
         ...

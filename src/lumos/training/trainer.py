@@ -1,4 +1,4 @@
-"""Adam (Kingma & Ba 2015) on one flat vector: every device runs it and ends with equal weights."""
+"""Optimizers on one flat vector: every device runs them and ends with equal weights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +21,30 @@ if TYPE_CHECKING:
     from lumos.training.config import Config
 
 
+class Optimizer(Protocol):
+    """Weights that step by gradients."""
+
+    weights: Doubles
+
+    def step(self, gradient: Doubles) -> None:
+        """One step down the gradient."""
+        ...
+
+    def state_dict(self, name: str) -> Arrays:
+        """Weights and all else that the next steps depend on; names begin with `name`."""
+        ...
+
+    def load_state_dict(self, state: Arrays, name: str) -> None:
+        """Go on from what `state_dict` returned."""
+        ...
+
+
 @dataclass(eq=False)
 class Adam:
-    """Weights and their moments. All devices start alike and see the same sums."""
+    """Adam (Kingma & Ba 2015): weights and their moments.
+
+    All devices start alike and see the same sums.
+    """
 
     weights: Doubles = field(repr=False)
     rate: float

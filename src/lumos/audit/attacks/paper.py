@@ -48,8 +48,8 @@ from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch
 from lumos.ldp import joined, read, recover
 from lumos.ldp.one_bit import RecoveredFeatures, Released
-from lumos.model.feature_products import as_dense, project
 from lumos.model.layers import EIGHTH, TreeGCN
+from lumos.model.tree_tensors import as_dense, project
 from lumos.paper.messages import on_leaves
 from lumos.paper.profile import settings_of
 from lumos.paper.tasks import STATISTICS
