@@ -127,7 +127,7 @@ def test_vectors_of_single_devices_add_up_to_the_fused_sum(
     assert not fused.vectors
 
 
-@pytest.mark.parametrize("kind", KINDS[::3], ids=["classify", "link"])
+@pytest.mark.parametrize("kind", [*KINDS[::3], OWN[0]], ids=["classify", "link", "own layer"])
 def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
     kind: dict[str, Any], sixty: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

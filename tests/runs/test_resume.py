@@ -296,7 +296,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(stopped: Path, sixty: Grap
 
 def test_a_checkpoint_of_another_model_is_refused(stopped: Path, sixty: Graph) -> None:
     state: dict[str, Any] = read_arrays(stopped / "checkpoint.npz")
-    for name in ("weights", "mean", "square", "best"):
+    for name in ("optimizer/weights", "optimizer/mean", "optimizer/square", "best"):
         state[f"trainer/{name}"] = state[f"trainer/{name}"][:-1]
     np.savez(stopped / "checkpoint.npz", **state)
     refused(stopped, "checkpoint.npz is of another model", sixty)

@@ -84,13 +84,11 @@ class ModelSettings:
     def ignored(self, name: str) -> str:
         """Name the settings with which another one has no effect; empty where it has one."""
         if self.model is not None and name in OF_LAYERS:
-            return "`model`, which has its own layers"
+            return "`model`, only with a `backbone`"
         if name == "heads" and self.backbone != "gat":
             return f"`backbone='{part_name(self.backbone)}'`, only with `backbone='gat'`"
-        if name == "projection" and self.fast:
-            return f"`backbone='{self.backbone}'`, which reads sparse features by itself"
-        if name == "device" and self.fast:
-            return f"`backbone='{self.backbone}'`, whose layers are written for processors"
+        if name in ("projection", "device") and self.fast:
+            return f"`backbone='{self.backbone}'`, only with a layer or `model` of your own"
         if name in ("hidden", "heads") and self.layers == 1:
             return "`layers=1`, only with more layers"
         return ""

@@ -81,7 +81,7 @@ class TrainSettings:
     def ignored(self, name: str) -> str:
         """Name the settings with which another one has no effect; empty where it has one."""
         if name in ("learning_rate", "weight_decay") and self.optimizer is not None:
-            return "`optimizer`, which has its own"
+            return "`optimizer`, only without it: it has its own"
         return ""
 
 
