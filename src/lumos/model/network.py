@@ -202,7 +202,8 @@ class TreeNetwork(torch.nn.Module):
     def _on_graph(
         self, trees: Trees, own: Tensor, neighbour: Tensor, drops: Drops | None
     ) -> Leaves:
-        graph, tree = trees.graph.to(self.device), trees.virtual_nodes
+        graph = (trees.graph if self.own_parts else trees.graph_by_kind).to(self.device)
+        tree = trees.virtual_nodes
         kinds = {"own": trees.repeated(own), "neighbour": neighbour, "lone": own[trees.lone]}
         x = graph.nodes(kinds if tree else {"centre": own, "leaf": neighbour}).to(self.device)
         inside = nullcontext() if drops is None else DeviceDropout(graph, drops.drawn_from)

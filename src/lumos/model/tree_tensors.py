@@ -114,7 +114,15 @@ class Trees:
 
     @cached_property
     def graph(self) -> "TreeGraph":
-        """All nodes of the trees as one graph."""
+        """All nodes as one graph, tree by tree, edges in the order of their targets."""
+        return self._graph(by_tree=True)
+
+    @cached_property
+    def graph_by_kind(self) -> "TreeGraph":
+        """The same graph in the order of `Forest`, in which PyG layers by name have always run."""
+        return self._graph(by_tree=False)
+
+    def _graph(self, *, by_tree: bool) -> "TreeGraph":
         branches, branch = self.branches, torch.arange(self.branches)
         if self.virtual_nodes:
             rooted = torch.nonzero(self.workload).flatten()
@@ -128,14 +136,15 @@ class Trees:
             sizes = {"centre": self.devices, "leaf": branches}
             tree = torch.cat([torch.arange(self.devices), self.owner])
             up, down = self.devices + branch, self.owner
-        by_tree = torch.argsort(tree, stable=True)
-        number = torch.empty_like(by_tree)
-        number[by_tree] = torch.arange(len(by_tree))
-        source, target = number[torch.cat([up, down])], number[torch.cat([down, up])]
-        by_target = torch.argsort(target * len(number) + source)
+        number, edges = torch.arange(len(tree)), torch.cat([up, down, down, up]).view(2, -1)
+        if by_tree:
+            number = torch.argsort(torch.argsort(tree, stable=True))
+            edges = number[edges]
+            edges = edges[:, torch.argsort(edges[1] * len(tree) + edges[0])]
+            tree = tree.sort().values
         return TreeGraph(
-            edge_index=torch.stack([source, target])[:, by_target],
-            batch=tree[by_tree],
+            edge_index=edges,
+            batch=tree,
             kinds=dict(zip(sizes, torch.split(number, list(sizes.values())), strict=True)),
         )
 
@@ -178,8 +187,8 @@ class Trees:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeGraph:
-    """Trees as one graph, as PyG has it: the nodes of a tree follow each other, in the order own
-    leaves, neighbour leaves, parents, root; edges stand in the order of their targets."""
+    """Trees as one graph, as PyG has it. The nodes of a tree stand in the order own leaves,
+    neighbour leaves, parents, root."""
 
     edge_index: Tensor
     """[2, edges] in both directions."""
