@@ -1,10 +1,11 @@
 """Layers and a model of one's own in the paper profile, beside GCN and GAT: Facebook, simulated.
 
-    python benchmarks/own_layers.py [--graph facebook] [--epochs 300] [--seeds 3] [--out FILE]
+    python benchmarks/own_layers.py [--graph facebook] [--epochs 60] [--seeds 3] [--out FILE]
 
 All train on the same splits, trees and releases. Layers that are not GCN or GAT see features after
-a linear map to 16 (`projection`), because dense features at all nodes do not fit into memory. With
-`--out`, a cell that the file has already is not run again.
+a linear map to 16 (`projection`), because dense features at all nodes do not fit into memory. A
+run stops after `--patience` epochs without a better validation score. With `--out`, a cell that the
+file has already is not run again.
 """
 
 import argparse
@@ -92,13 +93,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--graph", default="facebook")
-    parser.add_argument("--epochs", type=int, default=300)
-    parser.add_argument("--learning-rate", type=float, default=0.01)
+    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--learning-rate", type=float, default=0.05)
+    parser.add_argument("--patience", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    about = {"graph": asked.graph, "epochs": asked.epochs, "learning_rate": asked.learning_rate}
+    options = ("graph", "epochs", "learning_rate", "patience")
+    about = {name: getattr(asked, name) for name in options}
     cells: dict[str, Any] = {}
     if asked.out is not None and asked.out.exists():
         kept = json.loads(asked.out.read_text())
@@ -120,6 +123,7 @@ def main() -> None:
                     trees=trees,
                     epochs=asked.epochs,
                     learning_rate=asked.learning_rate,
+                    patience=asked.patience,
                     floor=False,
                     **NETWORKS[name],
                 )
