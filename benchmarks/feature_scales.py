@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 import lumos
+from lumos.strict.features import Scaling
 
 FEATURES, CLASSES = 16, 4
-SIDES = {"as they are": "none", "scaled": "auto"}
+SIDES: dict[str, Scaling] = {"as they are": "none", "scaled": "auto"}
 Rows = npt.NDArray[np.float64]
 Spoil = Callable[[Rows, np.random.Generator], Rows]
 

@@ -34,6 +34,7 @@ from lumos.evaluation.pool import plain_settings
 from lumos.graph.demo import demo_graph, words_for
 from lumos.report import lines
 from lumos.report.charts import COLOURS, SYSTEM_STYLES
+from lumos.training.config import Task
 
 Settings = dict[str, Any]
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -122,7 +123,7 @@ MEASURES = {
 """By name in a run's metrics and estimates: the name in a cell."""
 
 
-def cell(graph: lumos.Graph, task: str, settings: Settings, seed: int) -> dict[str, Any]:
+def cell(graph: lumos.Graph, task: Task, settings: Settings, seed: int) -> dict[str, Any]:
     """One run, as numbers."""
     if "system" in settings:
         scores = baseline(graph, **settings, task=task, patience=100, seed=seed).metrics

@@ -20,7 +20,7 @@ run = lumos.train(graph, task="link")
 print(f"ROC-AUC {run.metrics['test_auc']:.3f}, own degree alone {run.own['test_auc']:.3f}")
 
 device, others = 0, [5, 10, 15, 500, 700, 900]
-asked = run.ask_links([(device, other) for other in others])  # the first device of a pair asks
+asked = run.ask_links(ids=[(device, other) for other in others])  # the first device of a pair asks
 for other, chance, answered in zip(others, asked.probability, asked.answered, strict=True):
     print(f"{device} – {other}: {chance:.3f}", "" if answered else "(no answer: by degree alone)")
 print(run.suggest(device, others, most=3))  # all were asked before, so it costs nothing

@@ -13,4 +13,4 @@ neighbours = tuple(str(graph.ids[device]) for device in graph.neighbours[first:l
 
 new_device = NewDevice(id="new", features=features, neighbours=neighbours)
 chances, _ = predict_new_devices(run, [new_device])  # [new devices, classes]
-print(run.classes[chances[0].argmax()], f"{chances[0].max():.2f}")
+print(run.class_names[chances[0].argmax()], f"{chances[0].max():.2f}")

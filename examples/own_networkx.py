@@ -17,9 +17,7 @@ for node in graph:
     ).astype(float)
     graph.nodes[node]["y"] = ("chess", "choir", "hiking", "rowing")[topic]
 
-run = lumos.train(
-    graph
-)  # Graph.from_networkx(graph, features="x", labels="y") names the attributes
+run = lumos.train(graph, features="x", labels="y")  # node attributes; x and y are the usual ones
 print(f"test accuracy {run.metrics['test_accuracy']:.3f}, alone {run.own['test_accuracy']:.3f}")
 
 for node, label in zip(graph, run.predict(), strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.runs.loop import Federation
-from lumos.training.config import Config
+from lumos.training.config import Config, Task
 from lumos.training.problem import Problem
 from lumos.training.profile import PAPER
 from lumos.training.split import Role, split_edges, split_vertices
@@ -35,7 +35,7 @@ SUM = "aggregate/"
 def measure_epoch(
     graph: Graph,
     *,
-    task: str,
+    task: Task,
     balancers: tuple[str, ...],
     iterations: int,
     epochs: int,

@@ -169,7 +169,8 @@ class PaperEvaluation:
     def only_score(self, profile: str, task: str, seeds: Sequence[int]) -> Scores:
         """Return scores of one of `ONE_SCORE`, with a note on what they depend on."""
         scores = self.train(profile, task, "", 0.0, seeds)
-        config = Config.of(profile=profile, task=task)
+        settings: dict[str, Any] = {"profile": profile, "task": task}
+        config = Config.of(**settings)
         note = f"no ε of a release, no backbone: {config.profile.texts(config).budget}"
         return replace(scores, notes=(*scores.notes, note))
 

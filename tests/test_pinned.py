@@ -328,7 +328,7 @@ def with_links(**settings: Any) -> Numbers:
     """Run a link prediction, and ask about some pairs."""
     secure = settings.pop("secure", False)
     run = train(GRAPH, task="link", **settings)
-    found = run.ask_links(PAIRS, secure=secure, workers=1)
+    found = run.ask_links(ids=PAIRS, secure=secure, workers=1)
     ledger = {} if found.ledger is None else {"asked_ledger": ledger_numbers(found.ledger)}
     asked = summaries([found.probability, found.answered])
     return {**run_numbers(run), "asked": asked, **ledger}

@@ -30,10 +30,18 @@ LumosError                  anything Lumos raises on purpose
 ├── BudgetExceeded          a run would reveal more than the budget that was set
 └── GuaranteeExceeded       an attack inferred more than a guarantee allows
 
+LumosWarning                a run means less than its scores seem to say
+
 No message ever carries a private value: no number, share, key, mask or point. Messages name
 settings as Python has them, in backticks: `feature_epsilon`, `protect='none'`. The command line
 prints them as its options (`lumos.cli.main`).
 """
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 
 class LumosError(Exception):
@@ -146,6 +154,53 @@ class OutOfOrder(ProtocolError):
 
 class SessionClosed(ProtocolError):
     """The session has ended: by an error, by ``close()``, or by a fork."""
+
+
+class LumosWarning(UserWarning):
+    """A finished run means less than its scores seem to say; see `Run.warnings`."""
+
+
+_TYPES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "text",
+    Path: "a path",
+    type(None): "None",
+}
+
+
+def typed(parameter: str, value: Any, hint: Any) -> Any:
+    """Return the value of a setting in its type: 2 as 2.0, the text of a path as the path.
+
+    Numbers of NumPy become those of Python. Words of a `Literal` are left to `one_of`, and so is
+    every type but those of `_TYPES`.
+
+    Raises:
+        UsageError: the value has another type.
+    """
+    kinds = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        value = value.item()
+    if type(value) is int and float in kinds and int not in kinds:
+        return float(value)
+    if isinstance(value, str) and Path in kinds:
+        return Path(value)
+    simple = [kind for kind in _TYPES if kind in kinds]
+    if (
+        len(simple) < len(kinds)
+        or type(value) in kinds
+        or (isinstance(value, Path) and Path in kinds)
+    ):
+        return value
+    words = " or ".join(_TYPES[kind] for kind in simple)
+    raise UsageError(f"`{parameter}` must be {words}, got {value!r:.60}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known names that are spelt most like a wrong one; may be empty."""
+    found = get_close_matches(name, sorted({*known}), n=3)
+    return f"did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""
 
 
 def one_of(parameter: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -66,6 +66,10 @@ class Registry(Generic[Entry]):
         """Every name, in the order of registration."""
         return tuple(dict.fromkeys([*self._places, *self._loaded]))
 
+    def built_in(self) -> tuple[str, ...]:
+        """Names of the entries of this package."""
+        return tuple(self._built_in)
+
     def register(self, name: str, entry: Entry) -> None:
         """Add an entry.
 

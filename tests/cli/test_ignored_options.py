@@ -9,7 +9,7 @@ import pytest
 
 from lumos.cli.main import run
 from lumos.errors import UsageError
-from lumos.training.config import COMMON, Config
+from lumos.training.config import COMMON, Config, Task
 from lumos.training.profile import PROFILES
 
 PAPER, LINK = ["--profile", "paper"], ["--task", "link"]
@@ -168,14 +168,14 @@ def test_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["strict", "paper"])
 @pytest.mark.parametrize("task", ["classify", "link"])
-def test_whole_dictionaries_of_settings_are_still_taken(profile: str, task: str) -> None:
+def test_whole_dictionaries_of_settings_are_still_taken(profile: str, task: Task) -> None:
     config = Config.of(profile=profile, task=task)
     assert Config.of(**config.flat()) == config
 
 
 @pytest.mark.parametrize("profile", ["strict", "paper"])
 @pytest.mark.parametrize("task", ["classify", "link"])
-def test_every_reason_says_when(profile: str, task: str) -> None:
+def test_every_reason_says_when(profile: str, task: Task) -> None:
     flat = Config.of(profile=profile, task=task).flat()
     fields = {
         field.name

@@ -367,7 +367,7 @@ def test_strict_links_of_a_file(
     assert result["scores"] == "ideal"
     assert result["bytes"] > 0
     other = lumos.load_run(shutil.copytree(strict_links[1], tmp_path / "other"))
-    expected = other.predict_links(pairs)
+    expected = other.predict_links(ids=pairs)
     np.testing.assert_allclose([row["probability"] for row in result["rows"]], expected)
     with (tmp_path / "rows.csv").open() as lines:
         assert [row["other"] for row in csv.DictReader(lines)] == ["9", "4", "8", "6"]

@@ -199,7 +199,7 @@ def test_one_advice(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert len(re.findall("^Advice: ", out, re.MULTILINE)) == 1
     assert "Advice: 30 training devices are too few for 3,607 weights under this noise" in out
-    assert run(["train", *ALONE]) == 0
+    assert run(["train", *QUICK[:-1], "20", "--no-floor"]) == 0
     assert "Advice: --control shows what messages contribute" in capsys.readouterr().out
 
 

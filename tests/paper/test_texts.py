@@ -1,5 +1,7 @@
 """What reports say about the paper's runs."""
 
+from typing import Any
+
 import pytest
 from reproduce.reported import LARGEST, claim
 from tests.narrow import present
@@ -19,7 +21,7 @@ def test_the_largest_workloads_are_those_of_the_evaluation() -> None:
     ("settings", "leaf"),
     [({}, "its features, with noise"), ({"epsilon": float("inf")}, "its features, as they are")],
 )
-def test_leaves(settings: dict[str, float], leaf: str) -> None:
+def test_leaves(settings: dict[str, Any], leaf: str) -> None:
     assert present(run_texts(Config.of(profile="paper", **settings)).trees).other_leaf == leaf
 
 

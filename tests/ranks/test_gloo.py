@@ -97,8 +97,8 @@ def test_ranks_give_the_run_of_one_process(tmp_path: Path, subtests: Any) -> Non
             lumos.train(parts, seed=SEED, out=out, **CASES[case])
             check(case, alone(case), lumos.load_run(out))
     pairs = [(0, 1), (5, 7)]
-    found = lumos.load_run(out_of(tmp_path, "link", str(parts))).predict_links(pairs)
-    assert np.array_equal(found, alone("link").predict_links(pairs))
+    found = lumos.load_run(out_of(tmp_path, "link", str(parts))).predict_links(ids=pairs)
+    assert np.array_equal(found, alone("link").predict_links(ids=pairs))
 
 
 @pytest.mark.parametrize(

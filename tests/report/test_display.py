@@ -57,15 +57,19 @@ def changed_row(row: AuditRow, **changes: Any) -> AuditRow:
 
 
 def test_a_run_prints_on_one_screen(run: Path) -> None:
-    """Scores of every variant, the guarantee, the folder; no line beyond 100, no more than 20
-    lines."""
+    """Scores of every variant, the guarantee, warnings, the folder; no line beyond 100, no more
+    than 20 lines and two for each warning."""
     loaded = lumos.load_run(run)
     text = repr(loaded)
     result = json.loads((run / "result.json").read_text("utf-8"))
     what = "auc" if result["task"] == "link" else "accuracy"
     lines = text.splitlines()
     assert lines[0].startswith(f"Run: {result['task']} on demo:60 (60 devices, ")
-    assert len(lines) <= 20
+    assert len(lines) <= 20 + 2 * len(loaded.warnings)
+    assert [line for line in lines if line.startswith("  Warning: ")] == [
+        line for line in lines if any(line[11:].startswith(text[:40]) for text in loaded.warnings)
+    ]
+    assert text.count("  Warning: ") == len(loaded.warnings)
     assert max(map(len, lines[:-1])) <= 100  # the last names a folder
     for prefix in ("", "own_", "control_"):
         if (score := result.get(f"{prefix}test_{what}")) is not None:
@@ -81,6 +85,7 @@ def test_a_run_prints_on_one_screen(run: Path) -> None:
         if variant in loaded.scores
     ]
     assert ("No control was run" in tree.text()) == (loaded.control is None)
+    assert tree.text().count("Warning:") == len(loaded.warnings)
 
 
 def test_the_guarantee_is_that_of_the_screen(runs: dict[str, Path]) -> None:
@@ -203,8 +208,8 @@ def test_frames_of_a_run(runs: dict[str, Path]) -> None:
     assert history["loss"].dtype == float
     predictions = run.predictions_frame()
     assert predictions["device"].tolist() == list(run.ids)
-    assert predictions["predicted"].tolist() == run.predict()
-    chances = predictions[[f"p({name})" for name in run.classes]].to_numpy()
+    assert predictions["predicted"].tolist() == run.predict().tolist()
+    chances = predictions[[f"p({name})" for name in run.class_names]].to_numpy()
     np.testing.assert_array_equal(chances, run.predict_proba())
     table = run.guarantees_frame()
     told_apart = table.pop("told_apart").to_numpy(float)

@@ -222,12 +222,13 @@ def test_every_warning_has_a_line(runs: dict[str, Path]) -> None:
     split = msgspec.structs.replace(run.about.split, origin="the masks of the data")
     run = dataclasses.replace(run, about=msgspec.structs.replace(run.about, split=split))
     run = SimpleNamespace(
-        **{name: getattr(run, name) for name in ("config", "about", "trees", "classes", "history")},
-        model=SimpleNamespace(choice="", warnings=["few labels", "noise."], best_epoch=1),
+        **{name: getattr(run, name) for name in ("config", "about", "trees", "history")},
+        warnings=["few labels", "noise."],
+        model=SimpleNamespace(choice="", best_epoch=1),
     )
     first, *others = scores_notes(run)
     assert first.startswith("Split: the masks of the data. Which device does what is public.")
-    assert others[:2] == ["Note: few labels.", "Note: noise."]
+    assert others[:2] == ["Warning: few labels.", "Warning: noise."]
 
 
 def test_a_missing_control_says_how_to_have_one(run: Path) -> None:

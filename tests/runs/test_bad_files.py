@@ -51,7 +51,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, graphs: dict[str, Any]) -
     for kind, settings in KINDS.items():
         run = lumos.train(graphs[kind], out=out / kind, **settings)
         if kind == "links":
-            assert run.ask_links([(0, 1), (2, 3)]).answered.all()
+            assert run.ask_links(ids=[(0, 1), (2, 3)]).answered.all()
     return {kind: out / kind for kind in KINDS}
 
 
@@ -85,13 +85,13 @@ def use(folder: Path) -> None:
     run = lumos.load_run(folder)
     run.summary()
     run.report(folder.parent / "page.html")
-    if run.classes:
+    if run.class_names:
         run.predict()
         file = folder.parent / "new.json"
         file.write_text(json.dumps([{"features": {"3": 1}, "neighbours": [1, 2]}]))
         predict_new_devices(run, read_new_devices(file, run.about.features))
     else:
-        run.ask_links([(0, 1), (4, 5)])
+        run.ask_links(ids=[(0, 1), (4, 5)])
 
 
 WRONG: list[Any] = [

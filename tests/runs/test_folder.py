@@ -48,7 +48,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, graph: Graph) -> dict[str,
         for kind, settings in KINDS.items():
             run = lumos.train(graph, out=out / kind, **settings)
             if kind == "link":
-                run.ask_links([(0, 1), (2, 3)])
+                run.ask_links(ids=[(0, 1), (2, 3)])
     finally:
         os.umask(before)
     return {kind: out / kind for kind in KINDS}
@@ -236,9 +236,9 @@ def test_questions_to_a_loaded_run(folders: dict[str, Path], graph: Graph, tmp_p
     fresh = lumos.train(graph, **KINDS["link"])
     pairs = [(one, one + 7) for one in range(150)]
     loaded = lumos.load_run(folder, graph)
-    assert np.array_equal(loaded.predict_links(pairs), fresh.predict_links(pairs))
+    assert np.array_equal(loaded.predict_links(ids=pairs), fresh.predict_links(ids=pairs))
     with pytest.raises(UsageError, match="graph in memory; pass that graph"):
-        lumos.load_run(folder).predict_links(pairs)
+        lumos.load_run(folder).predict_links(ids=pairs)
     with pytest.raises(InputError, match="another graph"):
         lumos.load_run(folder, lumos.load("demo:200"))
     content = json.loads((folder / "run.json").read_text())

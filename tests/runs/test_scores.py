@@ -50,7 +50,7 @@ def test_the_confusion_matrix_is_that_of_the_predictions(runs: dict[str, Run]) -
     assert table.sum() == run.split_sizes.test
     assert table.trace() / table.sum() == pytest.approx(run.metrics["test_accuracy"])
     rows = run.metrics["test_per_class"]
-    assert [row["class"] for row in rows] == run.classes
+    assert [row["class"] for row in rows] == run.class_names
     assert [row["devices"] for row in rows] == table.sum(axis=1).tolist()
     recalls = [row["recall"] for row in rows if row["devices"]]
     assert run.metrics["test_balanced_accuracy"] == pytest.approx(np.mean(recalls))

@@ -207,7 +207,7 @@ def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"epsilom": 1.0}, "there is no setting 'epsilom'; there are .*epsilon"),
+        ({"epsilom": 1.0}, "there is no setting 'epsilom'; did you mean `epsilon`"),
         ({"task": "cluster"}, "`task` must be one of classify, link, got 'cluster'"),
         ({"profile": "lax"}, "`profile` must be one of paper, strict"),
         ({"select": "first"}, "`select` must be one of validation, last"),

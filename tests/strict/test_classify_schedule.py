@@ -348,9 +348,7 @@ def test_labels_are_single_values_whatever_propagated_labels_are(
         ({"mechanism": "rappor"}, "mechanism"),
     ],
 )
-def test_settings_that_guarantee_nothing_are_refused(
-    settings: dict[str, object], option: str
-) -> None:
+def test_settings_that_guarantee_nothing_are_refused(settings: dict[str, Any], option: str) -> None:
     with pytest.raises(UsageError, match=option):
         Config.of(profile="strict", **settings)
 
@@ -361,7 +359,7 @@ def test_settings_that_guarantee_nothing_are_refused(
 )
 def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
     with pytest.raises(UsageError, match=f"'{gone}'|`{gone}`"):
-        Config.of(profile="strict", **{gone: 1})
+        Config.asked(profile="strict", **{gone: 1})
 
 
 @pytest.mark.parametrize(

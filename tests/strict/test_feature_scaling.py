@@ -300,8 +300,8 @@ def test_links_are_the_same_when_asked_later(tmp_path: Any) -> None:
     graph = communities("scales from 0.001 to 1000", devices=150)
     run = lumos.train(graph, task="link", out=tmp_path / "run", score_queries=0)
     pairs: Any = [(0, 5), (7, 20), (3, 9)]
-    later = lumos.load_run(tmp_path / "run", graph=graph).predict_links(pairs)
-    assert np.array_equal(run.predict_links(pairs), later)
+    later = lumos.load_run(tmp_path / "run", graph=graph).predict_links(ids=pairs)
+    assert np.array_equal(run.predict_links(ids=pairs), later)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

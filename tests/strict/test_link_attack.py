@@ -296,16 +296,19 @@ def run() -> Run:
 def test_a_saved_run_has_the_budget_of_the_one_in_memory(run: Run, tmp_path: Path) -> None:
     """Found by this attack: a run that was saved began anew."""
     pairs = [(0, other) for other in range(20, 40)]
-    first = run.ask_links(pairs).answered.sum()
+    first = run.ask_links(ids=pairs).answered.sum()
     assert first == 2
     run.save(tmp_path / "run")
     loaded = load_run(tmp_path / "run", run.graph)
     more = [(0, other) for other in range(60, 80)]
-    assert loaded.ask_links(more).answered.sum() == 0
-    assert run.ask_links(more).answered.sum() == 0
-    assert run.ask_links([(1, 100)]).answered.all()
-    assert load_run(tmp_path / "run", run.graph).ask_links([(1, 101), (1, 102)]).answered.sum() == 1
-    assert loaded.ask_links(pairs).answered.sum() == first  # what was answered is not forgotten
+    assert loaded.ask_links(ids=more).answered.sum() == 0
+    assert run.ask_links(ids=more).answered.sum() == 0
+    assert run.ask_links(ids=[(1, 100)]).answered.all()
+    assert (
+        load_run(tmp_path / "run", run.graph).ask_links(ids=[(1, 101), (1, 102)]).answered.sum()
+        == 1
+    )
+    assert loaded.ask_links(ids=pairs).answered.sum() == first  # what was answered is not forgotten
 
 
 # Randomized response.

@@ -151,7 +151,7 @@ def test_classify_and_links_share_propagated_labels_and_nothing_else(book: Path)
 def ask_all(run: Run, device: int) -> int:
     """How many of all others answered one device."""
     pairs = [(device, peer) for peer in range(run.about.devices) if peer != device]
-    return int(run.ask_links(pairs).answered.sum())
+    return int(run.ask_links(ids=pairs).answered.sum())
 
 
 @pytest.mark.parametrize("kept", ["in memory", "in a folder"])

@@ -388,7 +388,7 @@ def test_odd_features(features: Any, protect: str) -> None:
     run = linked(with_features(features), protect=protect)
     assert np.isfinite(run.embeddings).all()
     assert np.isfinite(list(run.metrics.values())).all()
-    assert np.isfinite(run.predict_links([(0, 1), (2, 39)])).all()
+    assert np.isfinite(run.predict_links(ids=[(0, 1), (2, 39)])).all()
 
 
 def test_dense_and_sparse_features_are_the_same_run() -> None:
@@ -489,6 +489,6 @@ def test_a_run_folder_keeps_everything(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the folder of this run keeps no embeddings"):
         _ = again.embeddings
     with pytest.raises(UsageError, match="made from a graph in memory; pass that graph"):
-        again.ask_links([(0, 1)])
+        again.ask_links(ids=[(0, 1)])
     assert again.model.choice in (BOTH, *WAYS)
     assert again.guarantees == run.guarantees

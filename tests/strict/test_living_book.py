@@ -406,24 +406,24 @@ def test_a_book_that_was_copied_back_is_noticed(asking: tuple[Run, Path, Path]) 
     """Also if it was used since, so that its serial number is no longer too small."""
     run, path, copy = asking
     now = path.read_bytes()
-    assert run.ask_links([(0, 5)]).answered.all()
+    assert run.ask_links(ids=[(0, 5)]).answered.all()
     later = path.read_bytes()
     shutil.copy(copy, path)
     with pytest.raises(InputError, match="the book is older than this run: it was copied back"):
-        run.ask_links([(0, 6)])
+        run.ask_links(ids=[(0, 6)])
     for seed in (5, 6):
         linked(town(), seed=seed, book=path, score_queries=32, **LOUD)
     with pytest.raises(InputError, match="was copied back and used since"):
-        run.ask_links([(0, 6)])
+        run.ask_links(ids=[(0, 6)])
     path.unlink()
     linked(town(), seed=7, book=path, **LOUD)
     with pytest.raises(InputError, match=r"copied back|is not the book of this run"):
-        run.ask_links([(0, 6)])
+        run.ask_links(ids=[(0, 6)])
     path.write_bytes(later)
-    assert run.ask_links([(0, 6)]).answered.all()
+    assert run.ask_links(ids=[(0, 6)]).answered.all()
     # What nobody remembers cannot be noticed: the answer of before is forgotten.
     path.write_bytes(now)
-    run.ask_links([(0, 6)])
+    run.ask_links(ids=[(0, 6)])
 
 
 def test_entries_that_were_exchanged_are_noticed(asking: tuple[Run, Path, Path]) -> None:
@@ -433,7 +433,7 @@ def test_entries_that_were_exchanged_are_noticed(asking: tuple[Run, Path, Path])
     arrays["ids"][[0, 1]] = arrays["ids"][[1, 0]]
     write_arrays(path, arrays, private=True)
     with pytest.raises(InputError, match="is not the book of this run"):
-        run.ask_links([(0, 6)])
+        run.ask_links(ids=[(0, 6)])
     path.write_bytes(kept)
 
 

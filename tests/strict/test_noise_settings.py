@@ -27,7 +27,7 @@ from lumos.training.config import UPDATES, Config
 
 
 def config(task: str = "classify", updates: dict[str, Any] | None = None, **more: Any) -> Config:
-    return replace(Config.of(task=task, **more), updates=replace(UPDATES, **(updates or {})))
+    return replace(Config.of(**{"task": task, **more}), updates=replace(UPDATES, **(updates or {})))
 
 
 @pytest.mark.parametrize("minimum", [None, 2, 30, 95, 99, 100])
@@ -179,7 +179,7 @@ def test_the_default_delta_is_the_printed_formula(devices: int) -> None:
 
 
 def test_a_default_delta_follows_the_number_of_devices_and_a_given_one_does_not() -> None:
-    def delta(devices: int, **given: float) -> float:
+    def delta(devices: int, **given: Any) -> float:
         return settings_of(Config.of(**given).for_devices(devices)).delta
 
     assert [delta(10**power) for power in (1, 5, 6)] == [1e-5, 1e-5, 1e-6]

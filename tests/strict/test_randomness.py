@@ -31,7 +31,7 @@ from lumos.runs.train import train
 from lumos.strict.classify.stages import ENCODER
 from lumos.strict.profile import randomness_name
 from lumos.strict.settings import CLASSIFY_ONLY, LINK_ONLY, settings_of
-from lumos.training.config import Config
+from lumos.training.config import Config, Task
 
 pytestmark = pytest.mark.usefixtures("short")
 
@@ -200,7 +200,8 @@ def test_settings_of_one_task_change_its_randomness_and_not_those_of_the_other(
     """Also where the command line would refuse the setting: the name of the randomness must not
     care."""
     problem = federation(sixty).problem
-    for task, own in (("classify", CLASSIFY_ONLY), ("link", LINK_ONLY)):
+    of_tasks: dict[Task, frozenset[str]] = {"classify": CLASSIFY_ONLY, "link": LINK_ONLY}
+    for task, own in of_tasks.items():
         config = Config.of(task=task)
         strict = replace(settings_of(config), **{name: SOMETHING_ELSE[name]})
         other = replace(config, profile_settings=strict)
@@ -210,7 +211,7 @@ def test_settings_of_one_task_change_its_randomness_and_not_those_of_the_other(
 
 @pytest.mark.parametrize("task", ["classify", "link"])
 @pytest.mark.parametrize("group", GROUPS.names())
-def test_the_group_of_scores_changes_no_coin(task: str, group: str, sixty: Graph) -> None:
+def test_the_group_of_scores_changes_no_coin(task: Task, group: str, sixty: Graph) -> None:
     problem = federation(sixty).problem
     configs = (Config.of(task=task), Config.of(task=task, group=group))
     assert len({randomness_name(problem, config, control=False) for config in configs}) == 1

@@ -34,6 +34,7 @@ from lumos.strict.features import (
     SIZES,
     STAGES,
     FeatureScaling,
+    Scaling,
     ScalingSums,
 )
 from lumos.strict.sums import NoisySums
@@ -179,7 +180,7 @@ def test_an_audit_reads_runs_that_scale_features() -> None:
 
 
 @pytest.mark.parametrize("scaling", ["size", "standard"])
-def test_links_stay_within_the_account_of_each_stage(scaling: str) -> None:
+def test_links_stay_within_the_account_of_each_stage(scaling: Scaling) -> None:
     found = planted_sums.guesses(2, lumos.Config.of(task="link", scaling=scaling))
     assert list(found)[: len(set(STAGES[scaling]))] == list(dict.fromkeys(STAGES[scaling]))
     for stage, one in found.items():
@@ -436,7 +437,7 @@ def test_a_damaged_run_is_refused_in_one_line(task: str, tmp_path: Path) -> None
     guest = new_device("guest", 1, 2, 3)
     uses: dict[str, Any] = {
         "classify": lambda run: predict_new_devices(run, [guest], graph=graph),
-        "link": lambda run: run.predict_links([(0, 5)]),
+        "link": lambda run: run.predict_links(ids=[(0, 5)]),
     }
     arrays = read_arrays(file)
     wrong = np.array("neither"), np.array(["a", "b", "c"])

@@ -269,7 +269,7 @@ def test_held_out_edges(graph: Graph, tmp_path: Path) -> None:
         assert np.array_equal(getattr(again.split, part), getattr(run.split, part))
     assert again.split.origin == run.split.origin
     pairs: Any = [(0, 7), (3, 30)]
-    assert np.array_equal(run.predict_links(pairs), again.predict_links(pairs))
+    assert np.array_equal(run.predict_links(ids=pairs), again.predict_links(ids=pairs))
     lists = np.load(tmp_path / "run" / "split.npz")
     assert set(lists) == {"validation", "test"}
 

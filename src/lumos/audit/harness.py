@@ -33,11 +33,12 @@ from lumos.errors import UsageError
 from lumos.exchange.messages import Batch, Door, Topic
 from lumos.exchange.tape import Keep, Tape, recording
 from lumos.graph import Graph
+from lumos.graph.io import take_reading
 from lumos.graph.sources import as_graph
 from lumos.runs.predict import split_of
 from lumos.runs.run import Run
 from lumos.runs.schema import plain
-from lumos.runs.train import train
+from lumos.runs.train import Hosting, train_rank
 from lumos.secagg.parameters import FixedPoint
 from lumos.training.config import Config
 from lumos.training.given_split import GivenSplit, edge_split, given_again, vertex_split
@@ -166,7 +167,16 @@ class Scene:
         seed = self.seed if seed is None else seed
         config = self.config(task, **{"floor": False, "control": False, **changes})
         with recording(keep) as tape:
-            run = train(graph, config, seed=seed, split=self.split, transport="recording")
+            run = train_rank(
+                graph,
+                config,
+                seed=seed,
+                hosting=Hosting(),
+                split=self.split,
+                transport="recording",
+            )
+        if run is None:
+            raise TypeError("one process hosts all devices, and has the run")
         public = PublicRandomness(seed)
         if task == "link":
             split = edge_split(graph, self.split, public).split
@@ -400,7 +410,7 @@ def run_audit(
         split = given_again(split_of(graph, data_dir), whole) if graph.about.split.name else None
     else:
         split = None
-        whole = as_graph(graph, data_dir)
+        whole = as_graph(graph, data_dir, **take_reading(settings))
     task = settings.pop("task", None)
     tasks = [task] if task else [t for t in TASKS if t == "link" or _has_labels(whole.labels)]
     scene = Scene(whole, settings, tasks=tasks, seed=seed, split=split)

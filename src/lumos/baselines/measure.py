@@ -16,6 +16,7 @@ from lumos.device.randomness import PublicRandomness
 from lumos.display import DISPLAYS, ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.graph import Graph
+from lumos.graph.io import take_reading
 from lumos.graph.sources import as_graph
 from lumos.machine import peak_rss_mb
 from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
@@ -107,12 +108,14 @@ def baseline(
         split: as in `lumos.train`.
         data_dir: folder of named graphs.
         progress: True shows it; or a callback `(done, total, note)`, called after every epoch.
+        single_settings: settings by name, and how the graph is read, as `lumos.train` takes it.
     """
+    reading = take_reading(single_settings)
     if settings is not None and single_settings:
         raise UsageError("give a BaselineSettings or single settings, not both")
     settings = settings or asked(**single_settings)
     start = time.perf_counter()
-    whole = as_graph(graph, data_dir, **reading_of(split))
+    whole = as_graph(graph, data_dir, implied=reading_of(split), **reading)
     features_of(whole)  # or say that there are none
     problem, origin = _problem(whole, settings, split, PublicRandomness(seed))
     system = BASELINES[settings.system]

@@ -10,10 +10,10 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter, Token
-from docstring_parser import parse_from_object
 
 from lumos.cli.common import as_options, placed
 from lumos.graph import ReadOptions
+from lumos.training.config import descriptions
 
 
 def options_of(
@@ -31,13 +31,13 @@ def options_of(
     texts: dict[str, list[str]] = {}
     shown: dict[str, list[str]] = {}
     for group in groups:
-        words, types = _descriptions(group), get_type_hints(group)
+        words, types = descriptions(group), get_type_hints(group)
         for field in dataclasses.fields(group):
             if only is not None and field.name not in only:
                 continue
             if hints.setdefault(field.name, types[field.name]) != types[field.name]:
                 raise TypeError(f"{field.name}: two groups have it, with different types")
-            texts.setdefault(field.name, []).append(" ".join((words.get(field.name) or "").split()))
+            texts.setdefault(field.name, []).append(words.get(field.name, ""))
             if field.name in defaults:
                 shown[field.name] = [defaults[field.name]]
             elif field.default is not None and not isinstance(field.default, bool):
@@ -62,15 +62,6 @@ def _parameter(option: str, hint: Any, text: str, default: str) -> Parameter:
         show_default=default or False,
         converter=whole_or_word if whole else None,
     )
-
-
-def _descriptions(group: type[Any]) -> dict[str, str | None]:
-    """Return the text below each field, of the dataclass or of those that it extends."""
-    words: dict[str, str | None] = {}
-    for kind in reversed(group.__mro__):
-        if dataclasses.is_dataclass(kind):
-            words |= {p.arg_name: p.description for p in parse_from_object(kind).params}
-    return words
 
 
 def given(options: Any) -> dict[str, Any]:

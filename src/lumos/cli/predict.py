@@ -106,7 +106,7 @@ def predict(
 
     trained = load_run(run)
     train = trained.config.train
-    if scores is not None and (trained.classes or not trained.guarantees):
+    if scores is not None and (trained.class_names or not trained.guarantees):
         raise UsageError(
             "--scores has no effect for this run, only for one of --task link with guarantees; "
             "leave it out"
@@ -124,7 +124,9 @@ def predict(
         noisy = trained.config.profile_settings.epsilon < float("inf")
         spent = ledger.epsilon_per_receiver if noisy else "inf"
         result["epsilon_spent_by_each_neighbour"] = spent
-    elif pairs is not None or candidates is not None or (id is not None and not trained.classes):
+    elif (
+        pairs is not None or candidates is not None or (id is not None and not trained.class_names)
+    ):
         asked = _asked(trained, id, pairs, candidates)
         rows = _links(
             trained,
@@ -137,7 +139,7 @@ def predict(
         if candidates is not None:
             rows.sort(key=lambda row: (not row["answered"], -row["probability"]))
             rows = rows[: top or TOP]
-    elif trained.classes or export is None:
+    elif trained.class_names or export is None:
         rows = _rows(trained, id)
     else:
         rows = []
@@ -174,17 +176,17 @@ def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
 
 def _rows(run: "Run", ids: list[str] | None) -> list[dict[str, Any]]:
     """Return id, label and probability of each device of the run, or of those named."""
-    if not run.classes:
+    if not run.class_names:
         raise UsageError("this run predicts links; name devices with --id, or --pairs FILE")
     ids = None if ids is None else list(dict.fromkeys(ids))
-    return _labels(run, run.ids if ids is None else ids, run.predict_proba(ids))
+    return _labels(run, run.ids if ids is None else ids, run.predict_proba(ids=ids))
 
 
 def _asked(
     run: "Run", ids: list[str] | None, pairs: Path | None, candidates: Path | None
 ) -> list[tuple[str, str]]:
     """Return the pairs that are asked about."""
-    if run.classes:
+    if run.class_names:
         raise UsageError(
             "this run classifies; --pairs and --candidates are for runs that predict links"
         )
@@ -234,7 +236,7 @@ def _links(
     start = time.perf_counter()
     with displayed(True, "scores") as bar:
         found = run.ask_links(
-            pairs,
+            ids=pairs,
             secure=secure,
             workers=workers,
             progress=_per_second(bar, start),
@@ -269,7 +271,7 @@ def _labels(run: "Run", names: Sequence[str], chances: "Floats") -> list[dict[st
     """Return the most likely class of each device, with its probability."""
     best = chances.argmax(axis=1)
     return [
-        {"id": name, "label": run.classes[label], "probability": float(chances[row, label])}
+        {"id": name, "label": run.class_names[label], "probability": float(chances[row, label])}
         for row, (name, label) in enumerate(zip(names, best.tolist(), strict=True))
     ]
 

@@ -241,7 +241,7 @@ def _show_choice(run: "Run") -> None:
         choice = run.model.choice
         meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
         console().print(f"{texts.chooser} chose: {choice}{meaning}")
-    for warning in run.model.warnings:
+    for warning in run.warnings:
         console().print(as_options(f"warning: {warning}"))
     console().print("(scores are the observer's, from true data: no guarantee covers them)")
 

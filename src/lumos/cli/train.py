@@ -17,23 +17,15 @@ from lumos.graph import Graph, ReadOptions
 from lumos.ranks.supervisor import Supervisor, interpreter
 from lumos.ranks.world import TIMEOUT, World, is_rank, joined, restarted
 from lumos.storage import PRIVATE, private_folder
-from lumos.training.config import COMMON, TRAIN_OPTIONS, Config
+from lumos.training.config import (
+    COMMON,
+    PROFILE_DEFAULTS,
+    TRAIN_OPTIONS,
+    Config,
+    default_by_profile,
+)
 from lumos.training.profile import PROFILES
 from lumos.twoparty.workers import cores
-
-
-def _by_profile(setting: str) -> str:
-    """The default of a setting for each profile that has it, and for links where it differs."""
-    words = []
-    for name in PROFILES:
-        both = [Config.of(profile=name, task=task).flat() for task in ("classify", "link")]
-        if setting in both[0]:
-            labels, links = (
-                f"{value:g}" if isinstance(value, float) else value
-                for value in (settings[setting] for settings in both)
-            )
-            words.append(f"{labels} for {name}" + f" ({links} for link)" * (links != labels))
-    return "; ".join(words)
 
 
 def run_options(name: str, only: Collection[str] | None = None, **defaults: str) -> type[Any]:
@@ -44,8 +36,7 @@ def run_options(name: str, only: Collection[str] | None = None, **defaults: str)
         only: names of the settings to take; all by default.
         defaults: what the help says of defaults that are others here.
     """
-    differ = ("propagated_labels", "balancer", "epochs")
-    by_profile = {setting: _by_profile(setting) for setting in differ}
+    by_profile = {setting: default_by_profile(setting) for setting in PROFILE_DEFAULTS}
     return options_of(
         name,
         *COMMON.values(),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES, Expanded, InMemoryOnly
+from lumos.errors import typed
 from lumos.graph.arrays import spans
 from lumos.typing import Doubles, Ints, Words
 
@@ -137,7 +138,7 @@ class PublicRandomness:
     """Randomness that everyone can recompute from the run seed."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self.seed: int = typed("seed", seed, int)
 
     def generator(self, purpose: str, step: int = 0) -> np.random.Generator:
         """A generator of its own for each purpose and step."""

@@ -35,6 +35,7 @@ from lumos.evaluation.result import (
 )
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
+from lumos.graph.io import take_reading
 from lumos.graph.sources import as_graph
 from lumos.storage import private_folder, read_json
 from lumos.training.config import Config, Task
@@ -83,7 +84,8 @@ def evaluate(
         data_dir: where named graphs lie.
         progress: True shows it; or a callback `(runs done, runs, note)`, called after every run.
         command: what repeats the evaluation, for the page; this call by default.
-        settings: of the systems, by name, as `epsilon=1.0`: each is given to those that have it.
+        settings: of the systems, by name, as `epsilon=1.0`: each is given to those that have it;
+            and how the graph is read, as `train` takes it.
 
     Raises:
         UsageError: there is no such system or setting, or none of the systems can do the task.
@@ -94,8 +96,13 @@ def evaluate(
     for name, number in (("seeds", seeds), ("jobs", jobs)):
         if number is not None and number < 1:
             raise UsageError(f"`{name}` must be 1 or more, got {number}")
+    asked_for, reading = dict(settings), take_reading(settings)
     compared, left_out = chosen_systems(systems, task, settings)
-    whole = graph() if callable(graph) else as_graph(graph, data_dir, **reading_of(split))
+    whole = (
+        graph()
+        if callable(graph)
+        else as_graph(graph, data_dir, implied=reading_of(split), **reading)
+    )
     features_of(whole)  # or say that there are none
     if task == "classify":
         need_labels(whole)
@@ -122,7 +129,7 @@ def evaluate(
             task=task,
             seeds=tuple(chosen.seeds),
             settings=dict(settings),
-            command=command or _python(graph, asked, settings),
+            command=command or _python(graph, asked, asked_for),
             runs=[
                 SystemRuns(
                     system=one,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lumos.errors import InputError
+from lumos.errors import InputError, UsageError
 from lumos.typing import Flags, Ints
 
 if TYPE_CHECKING:
@@ -56,6 +56,53 @@ def _writable_somewhere(array: Any) -> bool:
             return True
         array = array.base
     return False
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Return an array of a tensor of torch, on whatever processor, or of anything else."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values)
+
+
+Rows: TypeAlias = ArrayLike | slice | None
+"""Positions of devices: whole numbers or a mask over all devices, as a list, an array or a tensor;
+or a slice; None for all of them."""
+
+
+def positions(rows: Rows, devices: int) -> Ints:
+    """Return the positions of devices as whole numbers from 0.
+
+    Args:
+        rows: as `Rows`; a negative number counts from the end, as in NumPy.
+        devices: number of all devices.
+
+    Raises:
+        UsageError: there is no such position, or these are none.
+    """
+    every = np.arange(devices, dtype=np.int64)
+    if rows is None or isinstance(rows, slice):
+        return every if rows is None else every[rows]
+    chosen = np.atleast_1d(as_array(rows))
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "biu"):
+        what = f"{chosen.dtype} of shape {list(chosen.shape)}"
+        raise UsageError(
+            f"positions of devices are whole numbers or a mask, got {what}; original ids go to "
+            "`ids`"
+        )
+    if chosen.dtype == np.bool_:
+        if len(chosen) != devices:
+            raise UsageError(f"the mask has {len(chosen)} values for {devices} devices")
+        return np.flatnonzero(chosen)
+    chosen = chosen.astype(np.int64)
+    wrong = chosen[(chosen < -devices) | (chosen >= devices)]
+    if len(wrong):
+        raise UsageError(
+            f"there is no device at position {wrong[0]}, they are 0 … {devices - 1}; original ids "
+            "go to `ids`"
+        )
+    found: Ints = every[chosen]
+    return found
 
 
 def is_sparse(features: Any) -> bool:

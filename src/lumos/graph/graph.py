@@ -56,6 +56,9 @@ class Graph:
     """[devices]: the index of the class, -1 where it is unknown; None when there are none."""
     classes: tuple[str, ...] = ()
     """The names of the classes, in the order of their index."""
+    class_values: NDArray[Any] | None = None
+    """[classes]: the labels as the source has them, numbers or text, in the order of `classes`; the
+    names by default. Predictions are such values."""
     roles: Ints | None = None
     """[devices]: 0 trains, 1 validates, 2 tests, -1 none of them; None when the source gives no
     split."""
@@ -90,6 +93,8 @@ class Graph:
                 raise InputError(f"labels: class {count - 1} has no name among {len(classes)}")
             object.__setattr__(self, "labels", freeze(labels, np.int64))
             object.__setattr__(self, "classes", classes)
+        values = None if self.labels is None else _class_values(self.class_values, self.classes)
+        object.__setattr__(self, "class_values", values)
         if self.roles is not None:
             roles = checked_roles(self.roles, self.devices)
             object.__setattr__(self, "roles", freeze(roles, np.int64))
@@ -103,6 +108,7 @@ class Graph:
         features: Any = None,
         labels: ArrayLike | Sequence[object] | None = None,
         classes: Sequence[str] = (),
+        class_values: ArrayLike | None = None,
         label_bins: int | None = None,
         roles: ArrayLike | None = None,
         ids: ArrayLike | Sequence[str] | None = None,
@@ -125,6 +131,8 @@ class Graph:
                 unknown. With `classes`, numbers are indices into them and text is one of them.
                 Without, numbers that look like ids or measurements are refused.
             classes: names of the classes.
+            class_values: [classes] the label that predictions return for each class. By default
+                labels as they are given, and names where `classes` are given.
             label_bins: cut numbers into this number of classes of about equal size.
             roles: [devices] 0 trains, 1 validates, 2 tests, -1 none of them.
             ids: [devices] distinct ids, non-negative integers or text.
@@ -137,6 +145,7 @@ class Graph:
         if labels is not None:
             given = given_labels(labels, classes, label_bins, ids)
             labels, classes, notes = given.labels, given.classes, (*notes, *given.notes)
+            class_values = given.values if class_values is None else class_values
         if known is not None and features is None and labels is None and ids is None:
             refuse_width(known, int(np.size(edges)), "devices")
         original, pairs = pairs_of(edges, known, ids)
@@ -151,6 +160,7 @@ class Graph:
             features=features,
             labels=labels,
             classes=classes,
+            class_values=class_values,
             roles=roles,
             name=name,
             notes=notes,
@@ -166,6 +176,7 @@ class Graph:
         features: Any = None,
         labels: ArrayLike | None = None,
         classes: Sequence[str] = (),
+        class_values: ArrayLike | None = None,
         roles: ArrayLike | None = None,
         name: str = "",
         notes: Sequence[str] = (),
@@ -181,6 +192,7 @@ class Graph:
             features=features,
             labels=None if labels is None else np.asarray(labels),
             classes=tuple(classes),
+            class_values=None if class_values is None else np.asarray(class_values),
             roles=None if roles is None else np.asarray(roles),
             name=name,
             dropped_self_loops=clean.self_loops,
@@ -316,6 +328,15 @@ class Graph:
             raise InputError("neighbours: a device must list each other device once, ascending")
         if not np.array_equal(np.sort(neighbours * devices + owner), arcs):
             raise InputError("neighbours: if u lists v, then v must list u")
+
+
+def _class_values(values: Any, classes: Sequence[str]) -> NDArray[Any]:
+    """Return [classes] the labels, write-protected: `values`, or the names where there are none."""
+    array = np.array(classes, np.str_) if values is None else np.array(values)
+    if array.shape != (len(classes),) or array.dtype.kind not in "biufU":
+        raise InputError(f"class_values: {_kind(array)} for {len(classes)} classes; give one each")
+    array.setflags(write=False)
+    return array
 
 
 def _kind(array: NDArray[Any]) -> str:

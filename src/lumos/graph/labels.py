@@ -7,15 +7,16 @@ classes are refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lumos.errors import InputError
-from lumos.graph.arrays import shown
+from lumos.graph.arrays import as_array, refuse_width, shown
 from lumos.graph.io import ReadOptions
 from lumos.graph.io.text_table import INTEGER, NUMBER
 from lumos.typing import Doubles, Flags, Ints
@@ -34,6 +35,8 @@ class Labelled:
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """Decisions on the way, one sentence each."""
+    values: NDArray[Any] | None = None
+    """[classes] the label of each class as the source has it; None: its name."""
 
 
 @dataclass(frozen=True)
@@ -308,7 +311,31 @@ def encode_array(
         other=other,
         ids=range(len(array)) if ids is None else np.asarray(ids).tolist(),
     )
-    return label_classes(texts_of(array, where), source, options)
+    found = label_classes(texts_of(array, where), source, options)
+    return found if options.label_bins else in_type_of(array, found)
+
+
+def in_type_of(labels: np.ndarray[Any, Any], found: Labelled) -> Labelled:
+    """Return the same classes, with values in the type of the labels that they were found in.
+
+    Args:
+        labels: [devices] numbers, truth values, text or objects.
+        found: with a name for each class: the text of its label.
+    """
+    if labels.dtype.kind == "O":
+        known = labels[found.labels >= 0].tolist()
+        truths = [isinstance(value, bool | np.bool_) for value in known]
+        if len(set(truths)) > 1 or not all(map(_is_number_or_truth, known)):
+            return found
+        labels = np.array(known)
+    if labels.dtype.kind not in "biuf":
+        return found
+    if labels.dtype.kind == "b":
+        values = np.array([name == str(True) for name in found.classes], labels.dtype)
+    else:
+        whole = labels.dtype.kind in "iu"
+        values = np.array([(int if whole else float)(name) for name in found.classes], labels.dtype)
+    return replace(found, values=values)
 
 
 def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any) -> Labelled:
@@ -318,6 +345,7 @@ def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any
     declared `classes` nobody doubts them.
     """
     array = as_labels(labels)
+    kind = array.dtype
     options = ReadOptions(label_bins=bins)
     if array.ndim != 1:
         return Labelled(array, tuple(classes))  # the graph refuses it
@@ -329,8 +357,13 @@ def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any
         array = np.where(np.isnan(array), -1, array).astype(np.int64)
     if array.dtype.kind in "iub":
         known = array[array >= 0]
-        if classes or not unlikely(len(np.unique(known)), len(known)):
+        if classes:
             return Labelled(array, tuple(classes))
+        if not unlikely(len(np.unique(known)), len(known)):
+            count = 1 + int(known.max()) if len(known) else 0
+            refuse_width(count, len(array), "labels: number of classes")
+            values = np.arange(count)
+            return Labelled(array, (), values=values.astype(array.dtype if kind == "O" else kind))
     elif classes and array.dtype.kind in "UO":
         names = texts_of(array, "labels")
         listed = [None if n in (None, *UNKNOWN) and n not in classes else n for n in names]
@@ -341,6 +374,10 @@ def given_labels(labels: Any, classes: Sequence[str], bins: int | None, ids: Any
 def _is_number(value: Any) -> bool:
     """Return whether an object is a number, or stands for a missing one."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _is_number_or_truth(value: Any) -> bool:
+    return isinstance(value, int | float | np.number | np.bool_)
 
 
 def _is_whole(array: np.ndarray[Any, Any]) -> bool:
@@ -355,10 +392,8 @@ def as_labels(values: Any) -> np.ndarray[Any, Any]:
         made = np.empty(len(values), dtype=object)
         made[:] = values
         return made
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
     try:
-        return np.asarray(values)
+        return as_array(values)
     except ValueError:
         raise InputError(
             "labels: one label per device is needed; the rows differ in length"

@@ -6,6 +6,7 @@ and the demo graph. Folders in SNAP's form are recognised by their files.
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +17,7 @@ from lumos.graph.catalog import CATALOG, Entry, entry_of, find_entry
 from lumos.graph.demo import DEVICES, demo_graph
 from lumos.graph.features import read_bounds
 from lumos.graph.graph import Graph
-from lumos.graph.io import NOT_ASKED, ReadOptions
+from lumos.graph.io import NETWORKX, NOT_ASKED, ReadOptions
 from lumos.graph.io.files import Folder, text_of
 from lumos.graph.io.npz import read_npz
 from lumos.graph.io.pyg import is_data
@@ -180,23 +181,42 @@ def _bounded(graph: Graph, options: ReadOptions) -> Graph:
     return graph.with_bounds(*read_bounds(options.feature_bounds, graph.feature_count))
 
 
-def as_graph(graph: Any, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Graph:
+def as_graph(
+    graph: Any,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    implied: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Graph:
     """Return the graph that `graph` is, or stands for.
 
     Args:
         graph: a `Graph`, a PyG `Data` or data set of one, a NetworkX graph, or a name or path as
             `load` takes it.
         data_dir: folder of named graphs; see `load`.
-        options: the fields of `ReadOptions`; a `Graph` has been read and ignores them.
+        implied: options that follow from others; a `Graph`, which was read already, ignores them.
+        options: as `ReadKeywords` has them.
+
+    Raises:
+        UsageError: this is no graph, or options have no effect on it.
     """
     if isinstance(graph, Graph):
+        for name in options:
+            raise UsageError(
+                f"`{name}` has no effect with a lumos.Graph, which was read already; give it to "
+                "`lumos.load`, `Graph.from_pyg` or `Graph.from_networkx`"
+            )
         return graph
+    options = {**(implied or {}), **options}
+    if hasattr(graph, "nodes") and hasattr(graph, "edges") and not hasattr(graph, "edge_index"):
+        return Graph.from_networkx(graph, **options)
+    if named := [name for name in NETWORKX if name in options]:
+        instead = "use `label_column`" if named == ["labels"] else "leave it out"
+        raise UsageError(f"`{named[0]}` names attributes of a NetworkX graph only; {instead}")
     if isinstance(graph, str | os.PathLike):
         return load(graph, data_dir=data_dir, **options)
     if is_data(graph):
         return Graph.from_pyg(graph, **options)
-    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
-        return Graph.from_networkx(graph, **options)
     raise UsageError(
         f"graph: {type(graph).__name__} is neither a lumos.Graph, a PyG Data, a NetworkX graph, "
         "nor a name or path"

@@ -59,6 +59,11 @@ def paragraph(words: str) -> Markup:
     return Markup('<p class="soft">{}</p>').format(words)
 
 
+def warned(words: str) -> Markup:
+    """Return a warning, which must not be overlooked."""
+    return Markup("<p><b>Warning:</b> {}.</p>").format(words.replace("`", ""))
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Markup:
     """Return a table; the first cell of a row is its heading, and numbers are set flush right."""
     written = [[_written(cell) for cell in row] for row in rows]
@@ -113,7 +118,7 @@ def show_run(run: Run) -> str:
         parts.append(drawing(figure.svg, figure.caption))
     parts += [
         paragraph(guarantee_text(run).replace("`", "")),
-        listed(run.model.warnings),
+        *(warned(warning) for warning in run.warnings),
     ]
     if run.folder is not None:
         parts.append(paragraph(f"Folder: {run.folder}"))

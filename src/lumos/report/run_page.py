@@ -96,7 +96,7 @@ def _setup(run: Run) -> str:
     if predicts_links(run):
         goal, holds = "to predict which of them are linked", "features"
     else:
-        goal = f"to predict which of {len(run.classes):,} classes a device belongs to"
+        goal = f"to predict which of {len(run.class_names):,} classes a device belongs to"
         holds = "features, its own label"
     return (
         f"{run.about.devices:,} simulated devices trained {network} together, {goal}. Each device "

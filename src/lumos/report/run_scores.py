@@ -169,7 +169,7 @@ def notes(run: Run) -> list[str]:
         meaning = texts.choices.get(model.choice, model.choice)
         chooser = texts.chooser[0].upper() + texts.chooser[1:]
         found.append(f"{chooser} chose `{model.choice}`: {meaning}.")
-    found += [f"Note: {_sentence(warning)}" for warning in model.warnings]
+    found += [f"Warning: {_sentence(warning)}" for warning in run.warnings]
     return found + [f"Note on the graph: {_sentence(note)}" for note in run.about.notes]
 
 
@@ -199,12 +199,12 @@ def classes_section(run: Run) -> Section | None:
     ]
     for variant in variants(run):
         counts = measured(run, variant, "test_confusion")
-        if counts is None or (variant != MAIN and is_wide(run.classes)):
+        if counts is None or (variant != MAIN and is_wide(run.class_names)):
             continue
         title = f"{_TITLES[variant]}: who is taken for whom"
         read = HOW_TO_READ if variant == MAIN else f"The same of the variant `{variant}`."
-        blocks.append(confusion_block(run.classes, counts, title, read))
-    if beside and is_wide(run.classes):
+        blocks.append(confusion_block(run.class_names, counts, title, read))
+    if beside and is_wide(run.class_names):
         names = " and ".join(f"`run.{variant}`" for variant in beside)
         blocks.append(Text(f"The matrices of what stands beside the run are in {names}."))
     return Section("Single classes", blocks)
@@ -250,7 +250,7 @@ def stages_of(run: Run) -> Sequence[SumStage]:
             epochs=epochs,
             devices=run.about.devices,
             features=run.about.features,
-            classes=len(run.classes),
+            classes=len(run.class_names),
             weights=run.model.weights,
         )
     )

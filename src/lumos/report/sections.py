@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from docstring_parser import parse_from_object
 
 from lumos.audit.table import FILE, AuditReport, AuditRow
 from lumos.errors import InputError
@@ -21,7 +20,7 @@ from lumos.report.charts import cdf, moderate, tree
 from lumos.report.page import Block, Code, Figure, Section, Table, Text
 from lumos.runs.run import Run
 from lumos.storage import read_json
-from lumos.training.config import TRAIN_OPTIONS, Config
+from lumos.training.config import TRAIN_OPTIONS, Config, descriptions
 from lumos.training.guarantees import shown_cells
 from lumos.training.profile import TreeTexts
 
@@ -233,7 +232,7 @@ def settings_section(run: Run) -> Section:
     defaults, values = _defaults(config), config.flat()
     rows: dict[bool, list[list[str]]] = {True: [], False: []}
     for group in (config.train, config.profile_settings, config.model, config.trees):
-        meanings = _meanings(type(group))
+        meanings = descriptions(type(group))
         for name in (field.name for field in dataclasses.fields(group)):
             if name not in unused:
                 row = [f"`{name}`", _shown(getattr(group, name)), meanings.get(name, "")]
@@ -247,15 +246,6 @@ def settings_section(run: Run) -> Section:
     if improvements := config.improvements():
         blocks.append(Text(f"Beyond the letter of the paper: {'; '.join(improvements)}."))
     return Section("Settings", blocks)
-
-
-def _meanings(group: type) -> dict[str, str]:
-    """Return, by setting, its docstring; those of a parent class too."""
-    meanings: dict[str, str] = {}
-    for kind in reversed(group.__mro__):
-        for part in parse_from_object(kind).params if dataclasses.is_dataclass(kind) else ():
-            meanings[part.arg_name] = " ".join((part.description or "").split())
-    return meanings
 
 
 def _shown(value: object) -> str:
@@ -320,8 +310,7 @@ def rerun_command(run: Run, out: str = "DIR") -> str | None:
 
 def _python_call(run: Run, reading: Mapping[str, Any], changed: Mapping[str, Any], out: str) -> str:
     """Return the call of `lumos.train` that repeats a run."""
-    graph = ", ".join([repr(run.about.source["spec"]), *_keywords(reading)])
-    words = [f"lumos.load({graph})" if reading else graph, *_keywords(changed)]
+    words = [repr(run.about.source["spec"]), *_keywords(reading), *_keywords(changed)]
     words += _keywords({"seed": run.about.seed})
     words += _keywords({"shards": run.about.shards}) * (run.about.shards != 1)
     return f"lumos.train({', '.join([*words, *_keywords({'out': out})])})"
@@ -343,7 +332,7 @@ def _written(value: Any) -> str:
 
 def _defaults(config: Config) -> dict[str, Any]:
     """Return what `Config.of` gives for this profile and task, which have their own defaults."""
-    chosen = {"task": config.train.task, "profile": config.train.profile}
+    chosen: dict[str, Any] = {"task": config.train.task, "profile": config.train.profile}
     usual = Config.of().flat()
     return Config.of(**chosen).flat() | {name: usual[name] for name in chosen}
 

@@ -37,6 +37,7 @@ import lumos
 from lumos.errors import InputError, UsageError
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
+from lumos.graph import Graph
 from lumos.graph.arrays import IdTexts
 from lumos.graph.labels import Role, checked_roles
 from lumos.runs.schema import (
@@ -44,6 +45,7 @@ from lumos.runs.schema import (
     About,
     AboutSplit,
     KeptTrees,
+    LabelValues,
     Result,
     TreeSummary,
     decode,
@@ -328,7 +330,7 @@ class RunFolder:
             none = np.empty((0, 2), np.int64)
             held = DataSplit(train=none, validation=validation, test=test, origin=about.origin)
             self.save_split(about, held, len(run.ids))
-        elif run._split is not None or run.classes or about.shares is None:
+        elif run._split is not None or run.class_names or about.shares is None:
             self.save_split(about, run.split, len(run.ids))
         write_arrays(self.path / "model.npz", model.weights, private=True)
         arrays: Arrays = {"ids": _ids_array(run.ids), **model.kept}
@@ -349,7 +351,7 @@ def _installed() -> dict[str, str]:
 
 def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards: int) -> About:
     """Return the content of `run.json`."""
-    facts = problem.whole or problem.facts
+    facts, classify = problem.whole or problem.facts, config.train.task == "classify"
     return About(
         lumos=lumos.__version__,
         versions={
@@ -364,11 +366,20 @@ def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards
         devices=facts.devices,
         edges=facts.simulated.edges,
         features=facts.feature_count,
-        classes=list(facts.classes) if config.train.task == "classify" else [],
+        classes=list(facts.classes) if classify else [],
+        labels=_label_values(problem.whole_graph) if classify else None,
         notes=list(facts.notes),
         settings=plain(config.flat()),
         split=AboutSplit(origin=problem.origin, name=problem.split, shares=problem.shares),
     )
+
+
+def _label_values(graph: Graph | None) -> LabelValues | None:
+    """Return the labels of the classes of a graph; None where they are the names."""
+    values = None if graph is None else graph.class_values
+    if values is None or values.dtype.kind == "U":
+        return None
+    return msgspec.convert({"type": values.dtype.name, "values": values.tolist()}, LabelValues)
 
 
 def _same_run(path: Path, there: About, wanted: About) -> None:

@@ -1,9 +1,10 @@
 """`lumos.load_run`: a finished run from its folder, every file checked."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ from lumos.errors import InputError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.graph.facts import fingerprint
+from lumos.graph.io import ReadKeywords
 from lumos.registry import part_name
 from lumos.runs.folder import DEVICES, LEDGER_ARRAYS, VARIANTS, RunFolder, keeps_device_values
 from lumos.runs.run import Cost, Run
@@ -24,6 +26,7 @@ from lumos.runs.schema import (
     plain,
     score_types,
 )
+from lumos.runs.train import read_input
 from lumos.storage import one_line, read_arrays, read_json
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
@@ -33,7 +36,13 @@ from lumos.typing import Arrays
 
 
 def load_run(
-    path: Path | str, graph: Graph | None = None, *, backbone: Any = None, model: Any = None
+    path: Path | str,
+    graph: Any = None,
+    *,
+    data_dir: Path | None = None,
+    backbone: Any = None,
+    model: Any = None,
+    **reading: Unpack[ReadKeywords],
 ) -> Run:
     """Read the folder of a finished run.
 
@@ -41,10 +50,12 @@ def load_run(
     degrees, or counts of single devices in its ledgers: the folder does not keep them.
 
     Args:
-        graph: the graph of the run, where it was in memory only; found by its name or path
-            otherwise, when it is needed.
+        graph: the graph of the run, as `train` takes it, where it was in memory only; found by its
+            name or path otherwise, when it is needed.
+        data_dir: where named graphs lie.
         backbone, model: the layer or model that the run was trained with, where it is one of your
             own. No file has its code; predictions about new devices need it.
+        reading: how the graph is read; by default as for the run.
 
     Raises:
         InputError: it is none, the run is not finished, a file is damaged, the graph is another, or
@@ -57,8 +68,11 @@ def load_run(
     parts = {"backbone": backbone, "model": model}
     parts = {name: part for name, part in parts.items() if part is not None}
     config = _with_parts(folder.path, config_of(folder.path, about), parts)
-    if graph is not None and about.fingerprint not in ("", fingerprint(graph)):
-        raise InputError(f"{path}: the run is of another graph than {graph!r}")
+    whole = None
+    if graph is not None:
+        whole = _given_graph(graph, data_dir, about, dict(reading))
+        if about.fingerprint not in ("", fingerprint(whole)):
+            raise InputError(f"{path}: the run is of another graph than {whole!r}")
     if not folder.finished():
         raise InputError(f"{path}: the run is not finished; continue with lumos train … --resume")
     result = decode(folder.path / "result.json", Result)
@@ -112,7 +126,7 @@ def load_run(
         ),
         trees=trees,
         ids=tuple(known["ids"].astype(np.str_).tolist()),
-        graph=graph,
+        graph=whole,
         folder=folder.path,
         _split=None if links else DataSplit.of_roles(folder.roles(about), about.split.origin),
         _held_out=folder.held_out(about) if links else None,
@@ -136,6 +150,20 @@ def _with_parts(path: Path, config: Config, parts: dict[str, Any]) -> Config:
 
 def _class_name(part: Any) -> str:
     return part_name(part).split(":", 1)[-1]
+
+
+def _given_graph(
+    graph: Any, data_dir: Path | None, about: About, reading: Mapping[str, Any]
+) -> Graph:
+    """Read the graph of a run again: as it was read for the run, but for what `reading` says."""
+    if isinstance(graph, Graph):
+        before: dict[str, Any] = {}
+    else:
+        before = {name: value for name, value in about.source.items() if name != "spec"}
+    given = read_input(graph, data_dir=data_dir, reading={**before, **reading}, whole=True).graph
+    if not isinstance(given, Graph):
+        raise TypeError("parts were not read as one graph")
+    return given
 
 
 def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:

@@ -6,11 +6,10 @@ randomized label that they have for life, which tells those who have received it
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -21,12 +20,13 @@ from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
+from lumos.graph.arrays import as_array, positions
 from lumos.runs.loop import Federation
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
 from lumos.training.split import DataSplit, EdgeSplit, Role, edges_left, only_edges, split_edges
 from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
-from lumos.typing import Doubles, Flags, Floats
+from lumos.typing import Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -61,36 +61,60 @@ class LinkPredictions:
         return shown
 
 
+class AskOptions(TypedDict, total=False):
+    """Keywords of questions about pairs."""
+
+    secure: bool
+    """Real cryptography between the two devices; otherwise computed in the clear."""
+    workers: int | None
+    """Processes for the cryptography; None: one per core."""
+    progress: OnAnswers | None
+    """Callback `(answered, asked)`."""
+    data_dir: Path | None
+    """Folder of named graphs."""
+
+
+def pairs_of(edge_index: Any, devices: int) -> Ints:
+    """[pairs, 2] positions of devices, from [2, pairs] as PyG has them.
+
+    Raises:
+        UsageError: the shape is another one, or there is no such position.
+    """
+    if isinstance(edge_index, list | tuple) and isinstance(next(iter(edge_index), None), tuple):
+        raise UsageError(
+            "`edge_index` is a tensor or an array [2, pairs]; a list of pairs of ids goes to `ids`"
+        )
+    index = as_array(edge_index)
+    if index.ndim != 2 or index.shape[0] != 2:
+        raise UsageError(
+            f"`edge_index` has the shape {list(index.shape)}; [2, pairs] is needed, the first ends "
+            "in one row and the second ends in the other"
+        )
+    if index.dtype == np.bool_:
+        raise UsageError("`edge_index` holds truth values; use positions of devices")
+    return np.stack([positions(ends, devices) for ends in index], axis=1)
+
+
 def ask_links(
     run: "Run",
-    pairs: Sequence[tuple[int | str, int | str]],
+    pairs: Ints,
     *,
     secure: bool = False,
     workers: int | None = None,
     progress: OnAnswers | None = None,
     data_dir: Path | None = None,
 ) -> LinkPredictions:
-    """Let the first device of each pair ask the second, and score the pair.
-
-    In the strict profile a device gives a limited number of answers in its life. They are
-    counted, and kept: in the book, in the run folder, or with this object. A pair beyond the
-    limit is scored by what the first device knows alone.
+    """Score pairs as `Run.ask_links` does, which describes the keywords.
 
     Args:
-        pairs: original ids.
-        secure: real cryptography between the two devices; otherwise computed in the clear.
-        workers: processes for the cryptography; None: one per core.
-        progress: callback `(answered, asked)`.
-        data_dir: where named graphs lie. In the strict profile devices compute their vectors
-            anew from the graph, because no file keeps them.
+        pairs: [pairs, 2] positions of devices.
     """
     if run.model.logits is not None:
         raise UsageError("this run classifies; train one with `task='link'` for links")
-    ends = run.rows_of([end for pair in pairs for end in pair]).reshape(-1, 2)
-    if (ends[:, 0] == ends[:, 1]).any():
+    if (pairs[:, 0] == pairs[:, 1]).any():
         raise UsageError("a pair has twice the same device; a device has no link with itself")
     model = trained_links(run, data_dir)
-    asked = AskedPairs(pairs=ends, secure=secure, workers=workers, progress=progress)
+    asked = AskedPairs(pairs=pairs, secure=secure, workers=workers, progress=progress)
     answers = run.config.profile.predict_pairs(model, asked)
     return LinkPredictions(
         probability=1 / (1 + np.exp(-answers.scores)),
@@ -180,7 +204,7 @@ def predict_new_devices(
         data_dir: where named graphs lie.
         transport: what moves the messages, a name of `lumos.exchange.TRANSPORTS`.
     """
-    if not run.classes:
+    if not run.class_names:
         raise UsageError("new devices are for runs that classify; this one predicts links")
     config = run.config.profile.for_new_devices(run.config)
     graph = graph or run.whole_graph(data_dir)
@@ -276,7 +300,7 @@ def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) ->
         keep=transport >= devices,
         roles=np.full(total, Role.NOBODY, np.int64),
         held_back=np.empty((0, 2), np.int64),
-        classes=len(run.classes),
+        classes=len(run.class_names),
         seed=run.about.seed,
         shards=1,
     )

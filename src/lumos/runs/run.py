@@ -5,15 +5,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lumos.display import DISPLAYS, frame, frame_of_rows
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph, load
+from lumos.graph.arrays import Rows, positions
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.registry import Registry
@@ -61,7 +63,7 @@ class Run:
 
     run = lumos.train("demo", label_epsilon=2.0)
     run.metrics, run.own, run.guarantees
-    run.predict([17, 18]), run.predict_proba([17, 18])
+    run.predict(run.split.test), run.predict_proba(run.split.test), run.predict(ids=[17, 18])
     run.save("runs/demo")
     run = lumos.load_run("runs/demo")
     """
@@ -126,6 +128,11 @@ class Run:
         return self.model.ledger
 
     @property
+    def warnings(self) -> list[str]:
+        """Reasons why scores mean less than they seem to, one sentence each; the worst first."""
+        return self.model.warnings
+
+    @property
     def guarantees(self) -> list[dict[str, Any]]:
         """The table of guarantees, row by row; empty where none is made."""
         return self.model.guarantees
@@ -155,8 +162,18 @@ class Run:
         return self.model.embeddings
 
     @property
-    def classes(self) -> list[str]:
-        """Names of the classes; none for link."""
+    def classes(self) -> NDArray[Any]:
+        """[classes] the labels in the type of the graph's: the columns of `predict_proba`.
+
+        Labels of a file are text. None for link.
+        """
+        if self.graph is not None and self.graph.class_values is not None and self.class_names:
+            return self.graph.class_values
+        return self.about.class_values()
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes as reports write them, in the order of `classes`; none for link."""
         return self.about.classes
 
     def scores_frame(self) -> "pandas.DataFrame":
@@ -183,8 +200,8 @@ class Run:
         return frame(columns)
 
     def predictions_frame(self) -> "pandas.DataFrame":
-        """Devices as a frame: `device` (original id, as text), `predicted` (a class), and `p(…)`
-        for the probability of each class.
+        """Devices as a frame: `device` (original id, as text), `predicted` (one of `classes`), and
+        `p(…)` for the probability of each class, by name.
 
         Raises:
             UsageError: the run predicts links.
@@ -193,7 +210,7 @@ class Run:
             raise UsageError("this run predicts links and has no classes; use predict_links")
         chances = self.predict_proba()
         columns: dict[str, Any] = {"device": list(self.ids), "predicted": self.predict()}
-        for place, name in enumerate(self.classes):
+        for place, name in enumerate(self.class_names):
             columns[f"p({name})"] = chances[:, place]
         return frame(columns)
 
@@ -204,39 +221,59 @@ class Run:
             self.guarantees, list(self.guarantees[0]) if self.guarantees else ["about"]
         )
 
-    def predict(self, ids: Iterable[int | str] | None = None) -> list[str]:
-        """The most likely class of each device, unlabelled ones too.
+    def predict(self, rows: Rows = None, *, ids: Iterable[int | str] | None = None) -> NDArray[Any]:
+        """[devices] the most likely class of each device, unlabelled ones too.
+
+        The result has the type of the graph's labels: whole numbers where `data.y` has some, text
+        where labels are text.
 
         Args:
-            ids: original ids; all devices in the order of `self.ids` by default.
+            rows: positions of devices, as in all arrays: whole numbers, a mask over all devices, a
+                slice; a tensor or an array. By default all devices.
+            ids: original ids, in place of positions.
         """
-        best = self.predict_proba(ids).argmax(axis=1)
-        return [self.classes[label] for label in best.tolist()]
+        found: NDArray[Any] = self.classes[self.predict_proba(rows, ids=ids).argmax(axis=1)]
+        return found
 
-    def predict_proba(self, ids: Iterable[int | str] | None = None) -> Floats:
-        """[devices, classes] what the model believes of each device.
+    def predict_proba(self, rows: Rows = None, *, ids: Iterable[int | str] | None = None) -> Floats:
+        """[devices, classes] what the model believes of each device; columns as in `classes`.
 
         Args:
-            ids: original ids; all devices in the order of `self.ids` by default.
+            rows: positions of devices, as `predict` takes them.
+            ids: original ids, in place of positions.
         """
         if self.model.logits is None:
             raise UsageError("this run predicts links and has no classes; use predict_links")
-        logits = self.model.logits
-        return predictions.probabilities(logits if ids is None else logits[self.rows_of(ids)])
+        if ids is None:
+            return predictions.probabilities(self.model.logits[positions(rows, len(self.ids))])
+        if rows is not None:
+            raise UsageError("give positions or `ids`, not both")
+        return predictions.probabilities(self.model.logits[self.rows_of(ids)])
 
-    def predict_links(self, pairs: Sequence[tuple[int | str, int | str]], **how: Any) -> Doubles:
+    def predict_links(
+        self,
+        edge_index: Any = None,
+        *,
+        ids: Sequence[tuple[int | str, int | str]] | None = None,
+        **how: Unpack[predictions.AskOptions],
+    ) -> Doubles:
         """[pairs] probability of an edge between the two devices of each pair.
 
         Where a profile scores a pair at one of its ends, that is the first.
 
         Args:
-            pairs: original ids.
-            how: keywords of `ask_links`.
+            edge_index: [2, pairs] positions of devices, as PyG has them: a tensor or an array.
+            ids: pairs of original ids, in place of positions.
+            how: `secure`, `workers`, `progress` and `data_dir`, as `ask_links` takes them.
         """
-        return self.ask_links(pairs, **how).probability
+        return self.ask_links(edge_index, ids=ids, **how).probability
 
     def ask_links(
-        self, pairs: Sequence[tuple[int | str, int | str]], **how: Any
+        self,
+        edge_index: Any = None,
+        *,
+        ids: Sequence[tuple[int | str, int | str]] | None = None,
+        **how: Unpack[predictions.AskOptions],
     ) -> predictions.LinkPredictions:
         """Let the first device of each pair ask the second, and score the pair.
 
@@ -245,16 +282,27 @@ class Run:
         limit is scored by what the first device knows alone.
 
         Args:
-            pairs: original ids.
+            edge_index: [2, pairs] positions of devices, as PyG has them: a tensor or an array.
+            ids: pairs of original ids, in place of positions.
             how: `secure=True` for real cryptography between the two devices, otherwise computed in
                 the clear; `workers`, processes for it (by default one per core); `progress`, a
                 callback `(answered, asked)`; `data_dir`, where named graphs lie: in the strict
                 profile devices compute their vectors anew from the graph, since no file keeps them.
         """
+        if (edge_index is None) == (ids is None):
+            raise UsageError("name pairs by `edge_index`, [2, pairs] positions, or by `ids`")
+        if ids is None:
+            pairs = predictions.pairs_of(edge_index, len(self.ids))
+        else:
+            pairs = self.rows_of([end for pair in ids for end in pair]).reshape(-1, 2)
         return predictions.ask_links(self, pairs, **how)
 
     def suggest(
-        self, device: int | str, candidates: Sequence[int | str], most: int = 10, **how: Any
+        self,
+        device: int | str,
+        candidates: Sequence[int | str],
+        most: int = 10,
+        **how: Unpack[predictions.AskOptions],
     ) -> list[tuple[str, float]]:
         """Return the candidates that the device is most likely linked with, with probabilities.
 
@@ -270,7 +318,7 @@ class Run:
         if most < 1:
             raise UsageError(f"`most` must be 1 or more, got {most}")
         names = [str(name) for name in dict.fromkeys(candidates) if str(name) != str(device)]
-        found = self.ask_links([(device, name) for name in names], **how)
+        found = self.ask_links(ids=[(str(device), name) for name in names], **how)
         order = np.lexsort((-found.probability, ~found.answered))[:most]
         return [(names[place], float(found.probability[place])) for place in order]
 
@@ -302,7 +350,7 @@ class Run:
         """
         if self.graph is not None:
             return self.graph
-        if not self.about.source:
+        if "spec" not in self.about.source:
             raise UsageError(
                 "this run was made from a graph in memory; pass that graph to `load_run` in Python"
             )

@@ -4,10 +4,11 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lumos.errors import InputError, LumosError
 from lumos.exchange.messages import Door
@@ -113,6 +114,17 @@ class RankCost(msgspec.Struct, frozen=True):
     peak_rss_mb: float
 
 
+class LabelValues(msgspec.Struct, frozen=True):
+    """The labels of all classes as the graph has them, where they are no text."""
+
+    type: Literal[
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    ]  # fmt: skip
+    values: list[bool | int | float]
+    """In the order of the classes."""
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """`run.json`: what was asked for, written before the run begins."""
 
@@ -124,7 +136,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     graph: str
     """Name of the graph."""
     source: dict[str, Any]
-    """Arguments by which `lumos.load` finds the graph again; empty for a graph in memory."""
+    """Arguments by which `lumos.load` finds the graph again; of a graph in memory only how it was
+    read, without `spec`."""
     fingerprint: str = ""
     """Digest of the graph, in simulations; empty where it is unknown."""
     seed: int
@@ -134,17 +147,32 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     features: int
     classes: list[str]
     """Names of the classes; none for link."""
+    labels: LabelValues | None = None
+    """What predictions return for each class; None: its name."""
     notes: list[str]
     """Notes about the graph from when it was read."""
     settings: dict[str, Any]
     """By name, as `Config.of` takes them; infinity and paths as text."""
     split: AboutSplit
 
+    def class_values(self) -> NDArray[Any]:
+        """[classes] what predictions return for each class.
+
+        Raises:
+            ValueError: there is another number of them.
+        """
+        if self.labels is None:
+            return np.array(self.classes, np.str_)
+        if len(self.labels.values) != len(self.classes):
+            raise ValueError("classes and labels differ in number")
+        return np.array(self.labels.values, self.labels.type)
+
     def config(self) -> Config:
         """The settings as a configuration."""
-        return Config.of(
-            **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
-        )
+        settings: dict[str, Any] = {
+            name: math.inf if value == "inf" else value for name, value in self.settings.items()
+        }
+        return Config.of(**settings)
 
 
 class KeptTrees(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,9 +333,10 @@ def config_of(path: Path, about: About) -> Config:
     if about.format != FORMAT:
         raise InputError(f"{path / 'run.json'}: is of another version of Lumos; train again")
     try:
+        about.class_values()
         return about.config()
-    except (LumosError, TypeError, ValueError) as error:
-        raise InputError(f"{path / 'run.json'}: its settings are refused ({error})") from None
+    except (LumosError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"{path / 'run.json'}: its content is refused ({error})") from None
 
 
 def plain(content: Any) -> Any:

@@ -56,8 +56,8 @@ def guarantee(run: "Run") -> list[tuple[str, str]]:
 
     A line is a title and its sentences; the last one has no title.
     """
-    train = run.config.train
-    lines = list(run.config.profile.texts(run.config).guarantee(run.guarantees, len(run.classes)))
+    train, texts = run.config.train, run.config.profile.texts(run.config)
+    lines = list(texts.guarantee(run.guarantees, len(run.class_names)))
     closing = [lines.pop()[1]] if not lines[-1][0] else []
     if run.guarantees and train.task == "classify":
         closing.append(
@@ -82,8 +82,8 @@ def guarantee_text(run: "Run") -> str:
 
 def advice(run: "Run") -> str:
     """Return the most useful next step; empty where there is none."""
-    if run.model.warnings:
-        return run.model.warnings[0]
+    if run.warnings:
+        return run.warnings[0]
     if run.control is None and run.config.train.randomness == "seeded":
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"
@@ -168,6 +168,9 @@ def run_text(run: "Run") -> str:
     lines = [f"Run: {headline(run)}", *aligned(columns, rows)]
     for title, text in guarantee(run):
         words = f"{title}: {text}" if title else text
+        lines += textwrap.wrap(words, 98, initial_indent="  ", subsequent_indent="    ")
+    for warning in run.warnings:
+        words = f"Warning: {warning}."
         lines += textwrap.wrap(words, 98, initial_indent="  ", subsequent_indent="    ")
     if run.folder is not None:
         lines.append(f"  folder: {run.folder}")

@@ -1,23 +1,25 @@
 """`lumos.train`: the whole job, from a graph to a finished run."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
+from warnings import warn
 
 import msgspec
 import numpy as np
 
 from lumos.device.randomness import PublicRandomness
 from lumos.display import ProgressOption, displayed
-from lumos.errors import UsageError
+from lumos.errors import LumosWarning, UsageError, typed
 from lumos.exchange.observer import AcrossRanks, Observer, OneProcess
 from lumos.graph import Graph
 from lumos.graph.arrays import IdTexts, some_ids
 from lumos.graph.facts import GraphFacts, facts_of
+from lumos.graph.io import take_reading
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.graph.sources import as_graph, is_named
 from lumos.machine import cpu_seconds, peak_rss_mb, threads_for
@@ -27,14 +29,16 @@ from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import RunJob, costs_of
 from lumos.runs.run import Cost, Run
 from lumos.runs.schema import About, PerEpoch, RankCost, Split, TreeSummary
-from lumos.training.config import Config
+from lumos.training.config import Config, TrainKeywords, settings_help
 from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
 from lumos.training.metrics import (
     Scores,
     below_own,
     device_scores,
     dot_products,
+    few_train,
     no_better_than_control,
+    no_better_than_majority,
     pair_scores,
     unconverged,
 )
@@ -58,6 +62,7 @@ class Hosting:
     world: World | None = None
 
     def __post_init__(self) -> None:
+        typed("shards", self.shards, int)
         if self.world is not None and self.shards != 1:
             raise UsageError("a rank hosts one shard; leave out `shards`, or `ranks`")
 
@@ -203,13 +208,13 @@ def train(
     resume: bool = False,
     progress: ProgressOption = None,
     on_epoch: EpochCallback | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainKeywords],
 ) -> Run:
     """Train a model over a simulated federation in which every device is one vertex.
 
     Args:
         graph: a `Graph`, a PyG `Data`, a NetworkX graph, or a name or path as `load` takes it.
-        config: all settings; or give single ones by name, as `label_epsilon=2.0, task="link"`.
+        config: all settings of the run; or give single ones by name.
         seed: run seed.
         shards: number of shards that share nothing but the exchange; the result is the same.
         transport: what moves the messages, a name of `lumos.exchange.TRANSPORTS`.
@@ -226,6 +231,11 @@ def train(
         progress: True shows it: a bar in a terminal or notebook, a line every ten seconds
             elsewhere. Or a callback `(done, total, note)`, called periodically.
         on_epoch: callback `(EpochEvent)`, called after every epoch of every variant.
+        settings: settings of the run and of reading the graph by name, as `label_epsilon=2.0,
+            task="link", weights="drop"`; all of them are below.
+
+    Warns:
+        LumosWarning: each of `Run.warnings`.
     """
     run = train_rank(
         graph,
@@ -245,7 +255,12 @@ def train(
     )
     if run is None:
         raise UsageError("this process is no rank, and has no run")
+    for text in run.warnings:
+        warn(text, LumosWarning, stacklevel=2)
     return run
+
+
+train.__doc__ = f"{train.__doc__}{settings_help()}"
 
 
 def train_rank(
@@ -263,7 +278,7 @@ def train_rank(
     resume: bool = False,
     progress: ProgressOption = None,
     on_epoch: EpochCallback | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainKeywords],
 ) -> Run | None:
     """The part of one process in a run: all of it, or that of its rank.
 
@@ -275,14 +290,17 @@ def train_rank(
     Returns:
         The run at rank 0; None elsewhere.
     """
-    if config is not None and settings:
+    asked: dict[str, Any] = {**settings}
+    reading = take_reading(asked)
+    if config is not None and asked:
         raise UsageError("give a Config or single settings, not both")
-    config = config or Config.asked(**settings)
+    config = config or Config.asked(**asked)
+    seed = typed("seed", seed, int)
     if resume and out is None:
         raise UsageError("`resume` needs `out`: the folder of the interrupted run")
     start, before = time.perf_counter(), cpu_seconds()
     observer = hosting.observer
-    given = read_input(graph, data_dir=data_dir, split=split)
+    given = read_input(graph, data_dir=data_dir, split=split, reading=reading)
     config = config.for_devices(_devices(given.graph))
     problem = _problem(given.graph, config, split, seed, hosting)
     if trees is not None and trees.graph is not problem.graph:
@@ -318,7 +336,7 @@ class TrainingInput(NamedTuple):
 
     graph: Graph | PartsFolder
     source: dict[str, Any]
-    """Arguments of `load`; empty for a graph in memory."""
+    """Arguments of `load`; of a graph in memory only how it was read, without `spec`."""
 
 
 def read_input(
@@ -335,14 +353,16 @@ def read_input(
         graph: as `train` takes it, or what this function returned.
         data_dir: folder of named graphs.
         split: as `train` takes it: where one is given, masks of the graph do not matter.
-        reading: `ReadOptions` by name; parts are then read as one graph.
+        reading: as `ReadKeywords` has them; parts are then read as one graph.
         whole: read parts as one graph too.
     """
     if isinstance(graph, TrainingInput):
         return graph
-    options = {**reading_of(split), **(reading or {})}
+    implied, reading = reading_of(split), reading or {}
+    options = {**implied, **reading}
     if not isinstance(graph, str | Path | PartsFolder):
-        return TrainingInput(as_graph(graph, data_dir, **options), {})
+        known = {} if isinstance(graph, Graph) else options
+        return TrainingInput(as_graph(graph, data_dir, implied=implied, **reading), known)
     place = graph.path if isinstance(graph, PartsFolder) else graph
     parts = graph if isinstance(graph, PartsFolder) else None
     if parts is None and not is_named(str(place)) and is_parts_folder(Path(place)):
@@ -439,7 +459,8 @@ def finished_run(
             evaluated[variant] = part
     scores = {variant: _scores(problem, rows, part) for variant, part in evaluated.items()}
     sizes, data = _split(problem, rows)
-    warnings = [*main.warnings, *_warnings(config, main, scores, sizes.test)]
+    labelled = int((rows["labels"] >= 0).sum())
+    warnings = list(_warnings(config, main, scores, sizes, labelled))
     return Run(
         about=about,
         config=config,
@@ -484,18 +505,25 @@ def _split(problem: Problem, rows: Arrays) -> tuple[Split, DataSplit | None]:
     return Split(len(data.train), len(data.validation), len(data.test)), data
 
 
-def _warnings(config: Config, main: Outcome, scores: dict[str, Scores], cases: int) -> list[str]:
-    """Return the observer's warnings: a loss that still falls, a local model or control as good."""
+def _warnings(
+    config: Config, main: Outcome, scores: dict[str, Scores], sizes: Split, labelled: int
+) -> Iterator[str]:
+    """Return all warnings: those of the profile, few labels, a loss that still falls, and scores
+    that a constant answer, the local model or the control reaches too."""
     metric = "auc" if config.train.task == "link" else "accuracy"
     last_stage = max(config.profile.texts(config).stages.values(), default=1)
     finished = main.best_epoch == len(main.history)
     losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
     of = {variant: float(figures[f"test_{metric}"]) for variant, figures in scores.items()}
-    return [
-        *unconverged(losses, config.train.epochs),
-        *below_own(of[MAIN], of.get(OWN), cases, metric),
-        *no_better_than_control(of[MAIN], of.get(CONTROL), cases, metric),
-    ]
+    yield from main.warnings
+    if metric == "accuracy":
+        confusion = scores[MAIN]["test_confusion"]
+        if config.profile_settings.epsilon < float("inf"):
+            yield from few_train(sizes.train, labelled, len(confusion))
+        yield from no_better_than_majority(of[MAIN], confusion)
+    yield from unconverged(losses, config.train.epochs)
+    yield from below_own(of[MAIN], of.get(OWN), sizes.test, metric)
+    yield from no_better_than_control(of[MAIN], of.get(CONTROL), sizes.test, metric)
 
 
 def _scores(problem: Problem, rows: Arrays, part: Evaluated) -> Scores:

@@ -1,20 +1,20 @@
 """The settings of a run: those that every profile has, and all of them together as `Config`."""
 
 import dataclasses
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
-
-import numpy as np
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_type_hints
 
 from lumos.device.randomness import RandomnessSource
-from lumos.errors import UsageError, one_of
-from lumos.model import ModelSettings
+from lumos.errors import UsageError, nearest, one_of, typed
+from lumos.graph.io import ReadKeywords, ReadOptions
+from lumos.model import ModelSettings, ModuleFactory, Pooling
 from lumos.registry import imported_part
 from lumos.secagg.parameters import AggregateSettings
 from lumos.training.profile import PROFILES, STRICT, Profile, ProfileSettings
-from lumos.trees.balancers import TreeSettings
+from lumos.trees.balancers import Compare, TreeSettings
 
 Task = Literal["classify", "link"]
 Aggregate = Literal["ideal", "secure"]
@@ -136,18 +136,104 @@ TRAIN_OPTIONS = (
 """Settings that `lumos train` has as options; all others are for Python."""
 
 
+class RunSettings(TypedDict, total=False):
+    """The settings of a run by name, for type checkers and editors.
+
+    The dataclasses of the groups have the defaults and descriptions; a test holds names and types
+    equal to theirs.
+    """
+
+    # of TrainSettings
+    task: Task
+    profile: str
+    epochs: int
+    learning_rate: float
+    weight_decay: float
+    optimizer: OptimizerFactory | str | None
+    aggregate: Aggregate
+    randomness: RandomnessSource
+    control: bool
+    floor: bool
+    checkpoint_every: int
+    # of TreeSettings
+    balancer: str
+    iterations: int
+    compare: Compare
+    comparison_budget: float | None
+    group: str
+    workers: int | None
+    # of ModelSettings
+    backbone: str | ModuleFactory
+    model: ModuleFactory | str | None
+    projection: int
+    layers: int
+    hidden: int
+    output: int
+    heads: int
+    dropout: float
+    activate_last: bool
+    device: str
+    pool: Pooling
+    # of the profiles
+    label_epsilon: float
+    mechanism: str
+    propagated_labels: int
+    propagated_epsilon: float
+    tree_network: bool
+    book: str | Path | None
+    lifetime_epsilon: float
+    lifetime_propagated_epsilon: float
+    lifetime_feature_epsilon: float
+    embedding: int
+    tokens: int
+    random_marks: int
+    query_bits: int
+    score_queries: int
+    query_epsilon: float
+    signs: Literal["auto", "nonnegative", "signed"]
+    scaling: Literal["auto", "none", "size", "standard"]
+    protect: Literal["noise", "none"]
+    feature_epsilon: float
+    delta: float
+    encoder_epochs: int
+    clip: float
+    epsilon: float
+    low: float
+    high: float
+    bins: bool
+    literal: bool
+    recovery: Literal["shrunk", "literal"]
+    virtual_nodes: bool
+    select: Literal["validation", "last"]
+    patience: int
+
+
+class TrainKeywords(RunSettings, ReadKeywords, total=False):
+    """The keywords of `lumos.train`: the settings of a run, and how its graph is read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of a run in groups; `Config.of` makes one from single settings by name."""
+    """The settings of a run in groups; `Config.of` makes one from single settings by name.
 
-    train: TrainSettings
-    trees: TreeSettings
-    model: ModelSettings
-    profile_settings: ProfileSettings
+    `Config()` has all defaults.
+    """
+
+    train: TrainSettings = field(default_factory=lambda: Config.of().train)
+    trees: TreeSettings = field(default_factory=lambda: Config.of().trees)
+    model: ModelSettings = field(default_factory=lambda: Config.of().model)
+    profile_settings: ProfileSettings = field(default_factory=lambda: Config.of().profile_settings)
     """Settings that only the profile has: an instance of its own dataclass."""
     updates: AggregateSettings = field(default=UPDATES)
     given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     """Names of the settings that were given; the default of another may depend on the graph."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.profile_settings, self.profile.settings):
+            raise UsageError(
+                f"`profile_settings` are not those of `profile='{self.train.profile}'`; "
+                "`Config.of(profile=…)` chooses them"
+            )
 
     @property
     def profile(self) -> Profile[Any]:
@@ -165,7 +251,7 @@ class Config:
         return self.profile_settings
 
     @staticmethod
-    def of(**settings: Any) -> "Config":
+    def of(**settings: Unpack[RunSettings]) -> "Config":
         """A configuration from single settings by name, `Config.of(task="link", delta=1e-6)`.
 
         Settings that are not given have the defaults of their dataclass, or the profile's.
@@ -173,7 +259,8 @@ class Config:
         Raises:
             UsageError: there is no such setting, or its value is refused.
         """
-        profile = PROFILES[settings.get("profile", TrainSettings.profile)]
+        given: dict[str, Any] = {**settings}
+        profile = PROFILES[typed("profile", given.get("profile", TrainSettings.profile), str)]
         groups = {**COMMON, "profile_settings": profile.settings}
         home = {
             setting.name: group
@@ -181,11 +268,12 @@ class Config:
             for setting in dataclasses.fields(kind)
         }
         chosen: dict[str, dict[str, Any]] = {group: {} for group in groups}
-        for name, value in {**profile.defaults(settings), **settings}.items():
+        for name, value in given.items():
             if name not in home:
                 raise UsageError(_unknown(name, profile, home))
-            group = home[name]
-            chosen[group][name] = _as_typed(value, get_type_hints(groups[group])[name])
+            given[name] = typed(name, value, get_type_hints(groups[home[name]])[name])
+        for name, value in {**profile.defaults(given), **given}.items():
+            chosen[home[name]][name] = value
         made: dict[str, Any] = {group: kind(**chosen[group]) for group, kind in groups.items()}
         return Config(**made, given=frozenset(settings))
 
@@ -236,17 +324,6 @@ class Config:
         return self.profile.improvements(self)
 
 
-def _as_typed(value: Any, hint: Any) -> Any:
-    """2, 2.0 and a 2 of NumPy are one setting; so are a path and its text."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if float in (hint, *get_args(hint)) and isinstance(value, int):
-        return float(value)
-    if Path in get_args(hint) and isinstance(value, str):
-        return Path(value)
-    return value
-
-
 def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
     """Why there is no such setting: it is another profile's, or nobody's."""
     similar = [f"`{of}_{name}`" for of in ("label", "feature") if f"{of}_{name}" in known]
@@ -257,4 +334,66 @@ def _unknown(name: str, profile: Profile[Any], known: Mapping[str, str]) -> str:
                 f"`{name}` has no effect with `profile='{profile.name}'`, only with "
                 f"`profile='{other}'`{instead}"
             )
-    return f"there is no setting {name!r}; there are {', '.join(known)}"
+    instead = nearest(name, {*known, *get_type_hints(TrainKeywords)})
+    return f"there is no setting {name!r}; {instead or '`help(lumos.train)` lists all'}"
+
+
+# Descriptions of settings, for `help(lumos.train)`, the command line and reports.
+
+
+def descriptions(group: type[Any]) -> dict[str, str]:
+    """Return the text below each field of a dataclass, or of those that it extends, by name."""
+    from docstring_parser import parse_from_object
+
+    words: dict[str, str] = {}
+    for kind in reversed(group.__mro__):
+        for part in parse_from_object(kind).params if dataclasses.is_dataclass(kind) else ():
+            words[part.arg_name] = " ".join((part.description or "").split())
+    return words
+
+
+PROFILE_DEFAULTS = ("propagated_labels", "balancer", "epochs")
+"""Settings whose defaults depend on profile and task."""
+
+
+def default_by_profile(setting: str) -> str:
+    """Return the default of a setting for each profile that has it, and for links if it differs."""
+    words = []
+    for name in PROFILES.built_in():
+        both = [Config.of(profile=name, task=task).flat() for task in get_args(Task)]
+        if setting in both[0]:
+            labels, links = (
+                f"{value:g}" if isinstance(value, float) else value
+                for value in (settings[setting] for settings in both)
+            )
+            words.append(f"{labels} for {name}" + f" ({links} for link)" * (links != labels))
+    return "; ".join(words)
+
+
+def settings_help() -> str:
+    """Return every keyword of `lumos.train` beyond its arguments: name, default, description."""
+    groups: dict[str, list[type[Any]]] = {
+        "Settings of every profile": [*COMMON.values()],
+        **{
+            f"Settings of `profile={name!r}`": [PROFILES[name].settings]
+            for name in PROFILES.built_in()
+        },
+        "Reading of the graph": [ReadOptions],
+    }
+    lines: list[str] = []
+    for title, kinds in groups.items():
+        lines += ["", f"    {title}:"]
+        for kind in kinds:
+            texts = descriptions(kind)
+            for setting in dataclasses.fields(kind):
+                value = repr(setting.default)
+                if setting.name in PROFILE_DEFAULTS:
+                    value = default_by_profile(setting.name)
+                words = f"{setting.name} (default {value}): {texts.get(setting.name, '')}"
+                lines += textwrap.wrap(
+                    words, 100, initial_indent=" " * 8, subsequent_indent=" " * 12
+                )
+    lines.append(
+        "        features, labels: node attributes of a NetworkX graph, x and y by default."
+    )
+    return "\n".join(lines)

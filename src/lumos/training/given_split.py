@@ -30,7 +30,7 @@ import numpy as np
 from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.arrays import lookup, shown
+from lumos.graph.arrays import as_array, lookup, shown
 from lumos.graph.labels import Role, masks_of, roles_of_masks
 from lumos.storage import one_line, read_arrays
 from lumos.training.problem import need_labels
@@ -393,9 +393,7 @@ def _pairs(graph: Graph, rows: Any, part: str) -> Ints:
 
 
 def _as_array(rows: Any) -> Any:
-    if hasattr(rows, "detach"):  # a tensor of torch
-        rows = rows.detach().cpu().numpy()
-    return np.asarray(list(rows) if isinstance(rows, set | frozenset | range) else rows)
+    return as_array(list(rows) if isinstance(rows, set | frozenset | range) else rows)
 
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".json", ".npz")

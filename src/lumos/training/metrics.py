@@ -306,6 +306,41 @@ def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
         )
 
 
+def no_better_than_majority(score: float, confusion: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Warn where a constant answer, the largest class of the test set, would score as well.
+
+    Args:
+        score: accuracy on the test set.
+        confusion: rows of counts, one for each true class.
+    """
+    devices = [sum(row) for row in confusion]
+    largest = max(devices, default=0) / max(1, sum(devices))
+    if score <= largest:
+        yield (
+            f"the accuracy of {100 * score:.1f} % is not above that of naming the most frequent "
+            f"class of the test set each time, {100 * largest:.1f} %"
+        )
+
+
+FEW_TRAIN, FEW_PER_CLASS = 0.1, 100
+"""A training set is called small below this share of the labelled devices, and below this number of
+devices of each class."""
+
+
+def few_train(training: int, labelled: int, classes: int) -> Iterator[str]:
+    """Warn where a split, as Planetoid's, trains on few of the labels, and releases are randomized.
+
+    Args:
+        training: number of devices that train.
+        labelled: number of devices with a label.
+    """
+    if training < min(FEW_TRAIN * labelled, FEW_PER_CLASS * classes):
+        yield (
+            f"the split trains on {training:,} of {labelled:,} labelled devices, few for "
+            "randomized releases; `split='random'` trains on half of them"
+        )
+
+
 def below_own(score: float, own: float | None, cases: int, what: str) -> Iterator[str]:
     """Warn where the local model did clearly better than the run.
 

@@ -7,7 +7,7 @@ likely cost of a run.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.arrays import spans
 from lumos.graph.facts import GraphPart, parts_of
+from lumos.graph.io import ReadKeywords
 from lumos.graph.sources import as_graph
 from lumos.trees.balancers import BALANCERS, Balancer, DegreeSums, TreeSettings
 from lumos.trees.optimum import certificate, forced_workload, least_largest_workload
@@ -105,6 +106,7 @@ def balance(
     randomness: RandomnessSource = "seeded",
     transport: str = "loopback",
     progress: ProgressOption = None,
+    **reading: Unpack[ReadKeywords],
 ) -> Balanced:
     """Run the tree constructor of a whole federation on this machine.
 
@@ -117,8 +119,9 @@ def balance(
         randomness: device secrets from the run seed, or from the operating system.
         transport: what moves the messages, a name of `TRANSPORTS`.
         progress: True shows it; or a callback `(done, total, note)`, called periodically.
+        reading: how the graph is read, as `lumos.train` takes it.
     """
-    graph = as_graph(graph)
+    graph = as_graph(graph, **reading)
     settings = settings or TreeSettings()
     one_of("randomness", randomness, get_args(RandomnessSource))
     parts = parts_of(graph, spread(graph.devices, shards), features=False)

@@ -1,13 +1,13 @@
 """Readers of graph files and of graphs of other libraries, and the ways back."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from lumos.errors import InputError, UsageError
+from lumos.errors import InputError, UsageError, nearest
 from lumos.typing import Ints
 
 NO_LABELS = "none"
@@ -77,7 +77,8 @@ class ReadOptions:
         known = [field.name for field in fields(cls)]
         for name in options:
             if name not in known:
-                raise UsageError(f"no option {name!r} for reading a graph; use {', '.join(known)}")
+                instead = nearest(name, known) or f"use {', '.join(known)}"
+                raise UsageError(f"no option {name!r} for reading a graph; {instead}")
         return cls(**options)
 
     @property
@@ -89,6 +90,36 @@ class ReadOptions:
     def categorical_columns(self) -> tuple[str, ...]:
         """The columns that `categorical` lists."""
         return tuple(part.strip() for part in self.categorical.split(",") if part.strip())
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The fields of `ReadOptions` as callers write them, and the attributes of NetworkX graphs.
+
+    They have no defaults: those of `ReadOptions` and of `from_networkx` are the only ones.
+    """
+
+    directed: Literal["refuse", "symmetrise"]
+    weights: Literal["refuse", "drop"]
+    multilabel: Literal["refuse", "first"]
+    missing_labels: Literal["refuse", "unknown"]
+    label_column: str | int | None
+    label_bins: int | None
+    masks: Literal["use", "ignore"]
+    categorical: str | Sequence[str | int]
+    feature_bounds: str | os.PathLike[str] | Sequence[float]
+    header: Literal["auto", "yes", "no"]
+    features: str | Sequence[str] | None
+    labels: str | None
+
+
+def take_reading(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Remove the keywords of `ReadKeywords` from those of a call, and return them."""
+    known = get_type_hints(ReadKeywords)
+    return {name: keywords.pop(name) for name in list(keywords) if name in known}
+
+
+NETWORKX = ("features", "labels")
+"""Keywords that name node attributes of a NetworkX graph."""
 
 
 def scalar_bounds(text: str) -> tuple[float, float] | None:

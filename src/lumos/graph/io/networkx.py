@@ -16,6 +16,7 @@ from lumos.graph.labels import (
     Labelled,
     LabelSource,
     declared_classes,
+    in_type_of,
     indices_of_names,
     label_classes,
 )
@@ -93,6 +94,7 @@ def from_networkx(
         features=matrix,
         labels=None if labelled is None else labelled.labels,
         classes=() if labelled is None else labelled.classes,
+        class_values=None if labelled is None else labelled.values,
         # A DiGraph may hold u → v and v → u as the two arcs of each edge.
         both_directions=graph.is_directed(),
         name=name or str(getattr(graph, "name", "")),
@@ -203,7 +205,9 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
     if all(attribute not in data for _, data in graph.nodes(data=True)):
         raise _absent(graph, attribute)
     nodes = list(graph.nodes)
-    values = [_label(node, data, attribute, options) for node, data in graph.nodes(data=True)]
+    raw = np.empty(len(nodes), object)
+    raw[:] = [_label(node, data, attribute, options) for node, data in graph.nodes(data=True)]
+    values = [_text(value) for value in raw]
     if declared and options.label_bins is None:
         names = [None if v in UNKNOWN and v not in declared else v for v in values]
         return Labelled(*indices_of_names(names, declared, CLASS_NAMES))
@@ -214,7 +218,8 @@ def networkx_labels(graph: Any, attribute: str | None, options: ReadOptions) -> 
         other=f"name another attribute as labels= (seen: {more})" if more else "",
         ids=[str(node) for node in nodes],
     )
-    return label_classes(values, source, options)
+    found = label_classes(values, source, options)
+    return found if options.label_bins else in_type_of(raw, found)
 
 
 def _absent(graph: Any, name: str) -> InputError:
@@ -261,7 +266,8 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def _label(node: Any, data: dict[str, Any], attribute: str, options: ReadOptions) -> str | None:
+def _label(node: Any, data: dict[str, Any], attribute: str, options: ReadOptions) -> Any:
+    """Return the label of a node; the first one of several."""
     if attribute not in data and options.missing_labels == "refuse":
         raise InputError(
             f"node {shown(node)} has no {attribute!r}, but others have; set it to None if it "
@@ -279,4 +285,4 @@ def _label(node: Any, data: dict[str, Any], attribute: str, options: ReadOptions
         )
     if isinstance(value, float | np.floating) and np.isinf(value):
         raise InputError(f"node {shown(node)}: the label is {value}; set None if it is unknown")
-    return _text(value)
+    return value

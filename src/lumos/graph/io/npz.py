@@ -144,6 +144,7 @@ def read_npz(path: Path, *, features: bool, options: ReadOptions) -> Graph:
             features=matrix,
             labels=labels,
             classes=() if labelled is None else labelled.classes,
+            class_values=None if labelled is None else labelled.values,
             roles=roles,
             ids=arrays.get("ids"),
             name=path.stem,

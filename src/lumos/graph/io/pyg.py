@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import is_sparse, refuse_width, unique_ids
+from lumos.graph.arrays import as_array, is_sparse, refuse_width, unique_ids
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.io import ReadOptions, refuse_one_way, weighted
@@ -76,6 +76,7 @@ def from_pyg(data: Any, *, name: str = "", **options: Any) -> Graph:
         features=features,
         labels=labels,
         classes=() if labelled is None else labelled.classes,
+        class_values=None if labelled is None else labelled.values,
         roles=roles,
         name=name or str(getattr(data, "name", None) or ""),
         notes=notes,
@@ -145,7 +146,7 @@ def _arcs(data: Any, options: ReadOptions) -> Ints:
     """Return [2, E] the arcs of `edge_index`, or of the transposed adjacency matrix `adj_t`."""
     index, matrix = (getattr(data, name, None) for name in ("edge_index", "adj_t"))
     if index is not None:
-        arcs = _array(index)
+        arcs = as_array(index)
         if arcs.ndim != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
             raise InputError(
                 f"edge_index: [2, E] integers are needed; got {arcs.dtype} {list(arcs.shape)}"
@@ -161,10 +162,10 @@ def _arcs(data: Any, options: ReadOptions) -> Ints:
         entries = matrix.to_sparse_coo().coalesce()
         (row, column), value = entries.indices(), entries.values()
     if value is not None and options.weights == "refuse":
-        values = _array(value)
+        values = as_array(value)
         if np.any(values != 1):
             raise weighted(f"adj_t: the entry {values[values != 1].flat[0]} is a weight")
-    return np.stack([_array(column), _array(row)])
+    return np.stack([as_array(column), as_array(row)])
 
 
 def _labels(data: Any, options: ReadOptions) -> Labelled | None:
@@ -193,7 +194,7 @@ def _labels(data: Any, options: ReadOptions) -> Labelled | None:
         raise InputError(
             f"class_names: class {values.max()} of y has no name among {len(declared)}; add it"
         )
-    return Labelled(values, declared)
+    return Labelled(values, declared, values=np.arange(len(declared), dtype=values.dtype))
 
 
 def _seen(data: Any, *but: str) -> str:
@@ -216,7 +217,7 @@ def _seen(data: Any, *but: str) -> str:
 def _roles(data: Any, labels: Any, options: ReadOptions) -> tuple[Ints | None, tuple[str, ...]]:
     """Return the roles that the masks of the data say, and notes."""
     masks = {name: getattr(data, name, None) for name in sorted(MASK_NAMES)}
-    arrays = {name: _array(mask) for name, mask in masks.items() if mask is not None}
+    arrays = {name: as_array(mask) for name, mask in masks.items() if mask is not None}
     return roles_in(arrays, labels, options)
 
 
@@ -224,17 +225,10 @@ def _named(graph: Graph, ids: Any) -> Graph:
     """Return the same graph with the ids of its data, if there are any."""
     if ids is None:
         return graph
-    named = unique_ids(ids if isinstance(ids, list | tuple) else _array(ids))
+    named = unique_ids(ids if isinstance(ids, list | tuple) else as_array(ids))
     if len(named) != graph.devices:
         raise InputError(f"device_ids: {len(named)} ids for {graph.devices} devices")
     return replace(graph, ids=named)
-
-
-def _array(tensor: Any) -> np.ndarray[Any, Any]:
-    """Copy a tensor into an array; an array passes unchanged."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu().numpy()
-    return np.asarray(tensor)
 
 
 def _features(tensor: Any) -> Any:
@@ -242,10 +236,10 @@ def _features(tensor: Any) -> Any:
     if tensor is None:
         return None
     if "sparse" not in str(getattr(tensor, "layout", "")):
-        return _array(tensor)
+        return as_array(tensor)
     from scipy.sparse import coo_array
 
     entries = tensor.to_sparse_coo().coalesce()
     refuse_width(int(entries.shape[0]), int(entries.values().shape[0]), "x: rows")
-    place = _array(entries.indices())
-    return coo_array((_array(entries.values()), (place[0], place[1])), tuple(entries.shape)).tocsr()
+    place, values = as_array(entries.indices()), as_array(entries.values())
+    return coo_array((values, (place[0], place[1])), tuple(entries.shape)).tocsr()
