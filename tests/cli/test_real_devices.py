@@ -1,14 +1,19 @@
 """`lumos device`, `lumos coordinator` and `lumos up`: one clear line for every mistake."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.deploy.processes import laid_out
 
+from lumos.cli.common import Common
 from lumos.cli.main import run
+from lumos.cli.up import _how_to_ask, _laid_out, show_result
 from lumos.deploy.local_federation import FederationLayout
 from lumos.deploy.plan import ParticipantFolder
+from lumos.graph.parts.manifest import read_manifest
 
 DEVICES = 5
 
@@ -122,3 +127,47 @@ def test_folders_for_machines_of_their_own(
 def test_folders_for_machines_need_a_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "demo:5", "--prepare", "nats.example.org"]) == 2
     assert "--prepare needs --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ones", [2, 1 << 18])
+def test_how_features_are_stored_tells_nothing_of_them(tmp_path: Path, ones: int) -> None:
+    """A graph of mostly zeros is stored sparse; the manifest of real devices must not say so."""
+    x = np.zeros((4, 1 << 18), np.float32)
+    x[:, :ones] = 1
+    np.savez(tmp_path / "graph.npz", edges=[[0, 1], [1, 2], [2, 3]], x=x, y=[0, 1, 0, 1])
+    laid = partial(_laid_out, str(tmp_path / "graph.npz"), reading={}, split=None, common=Common())
+    place = tmp_path / "parties"
+    layout = laid(settings={"randomness": "system"}, place=place)
+    assert read_manifest(layout.operator).graph.sparse
+    seeded = laid(settings={"randomness": "seeded"}, place=tmp_path / "seeded")  # a simulation
+    assert read_manifest(seeded.operator).graph.sparse == (ones == 2)
+
+
+def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    estimates = {"selected_accuracy": 0.812, "selected_accuracy_error": 0.034}
+    result = {
+        "graph": "mine",
+        "devices": 300,
+        "randomness": "system",
+        "sums": 63,
+        "seconds": 126.0,
+        "seconds_per_sum": 2.0,
+        "left_out": {},
+        "wire_bytes_per_device": 1_040_000,
+        "ledger_bytes_per_device": 520_000,
+        "cpu_seconds_per_device": 0.66,
+        "megabytes_per_device": None,
+        "estimates": estimates,
+        "weights_sha256": "abc",
+        "run": "runs/up",
+    }
+    show_result(result)
+    said = capsys.readouterr().out
+    assert "accuracy 81.2 ± 3.4 %\n" in said
+    assert "1,040 kB sent and received, 2.0 times the ledger's, 0.66 s of processor time" in said
+    assert "lumos report runs/up" in said
+    show_result({**result, "estimates": {**estimates, "selected_accuracy_error": 1.3}})
+    assert "± 130.0 %; too few devices" in capsys.readouterr().out
+    assert "--with 0" in _how_to_ask(Path("here"), "link", 20)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -29,6 +31,8 @@ from lumos.deploy.plan import LOCK, ParticipantFolder, read_plan, write_plan
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
+from lumos.runs.run import Run
+from lumos.storage import read_arrays
 
 DEVICES = 12
 QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "propagated_labels": 1}
@@ -102,6 +106,7 @@ class Up:
             (self.hold / str(phase)).touch()
         self.layout = FederationLayout(self.out / "parties", DEVICES)
         options = [*OPTIONS, "--randomness", "seeded", "--stay", "--keep", "--json"]
+        options += ["--status", "0"]
         program = [sys.executable, "-W", "always", "-m", "tests.deploy.held"]
         with self.said.open("w") as said, self.errors.open("w") as errors:
             self.process = subprocess.Popen(
@@ -199,6 +204,7 @@ def test_a_run_of_lumos_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             until(lambda: up.said.read_text().endswith("\n"))
             check_result(json.loads(up.said.read_text()), participants)
             assert participants.weights() == {simulated.summary()["weights_sha256"]}
+            check_run_folder(up, simulated, capsys)
             until(lambda: 0 in participants.statuses)  # the only one that does not stay
             assert participants.statuses == {0: 0}
             check_questions(participants, capsys)
@@ -218,6 +224,7 @@ def check_result(result: dict[str, Any], participants: Participants) -> None:
     assert result["sums"] == QUICK["epochs"] + 2  # the last sums: model selection and temperature
     assert result["randomness"] == "seeded"
     assert 0 < result["ledger_bytes_per_device"] < result["wire_bytes_per_device"]
+    assert result["cpu_seconds_per_device"] > 0
     assert whole["left_out"] == {}
     assert len(whole["losses"]) > 0
     assert not list(layout.path.rglob("secret.key"))
@@ -225,6 +232,57 @@ def check_result(result: dict[str, Any], participants: Participants) -> None:
     assert "dropped" in lines
     assert "garbage" not in lines
     assert lines.count("device 1: device 2: ") < 40  # rate-limited, however many were sent
+
+
+def check_run_folder(up: Up, simulated: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the coordinator may know of the run, as report, predict and `load_run` open it."""
+    found = lumos.load_run(up.out)
+    assert found.model.estimates == simulated.model.estimates
+    assert found.guarantees == simulated.guarantees
+    assert found.model.choice == simulated.model.choice
+    assert found.summary()["weights_sha256"] == simulated.summary()["weights_sha256"]
+    assert [event.loss for event in found.history] == [event.loss for event in simulated.history]
+    assert f"{DEVICES} real devices" in repr(found)
+    assert json.loads(up.said.read_text())["estimates"] == found.model.estimates
+
+    # Nothing of a single device, and nothing that only the observer of a simulation knows.
+    assert not found.scores
+    known = read_arrays(up.out / "devices.npz")
+    assert {name: len(array) for name, array in known.items() if len(array)} == {"ids": DEVICES}
+    assert found.about.edges is None
+    assert found.trees.max_workload is None
+    assert {line.door for line in found.ledger.topics.values()} == {"aggregate", "control"}
+    assert stat.S_IMODE(up.out.stat().st_mode) == 0o700
+    for ask in (found.predict, found.whole_graph, lambda: found.metrics, lambda: found.split):
+        with pytest.raises(UsageError, match="real devices trained this run"):
+            ask()
+
+    row: Any = simulated.whole_graph().features
+    features = {str(word): 1.0 for word in row[[3]].indices.tolist()}
+    alone: dict[str, Any] = {"id": "new", "features": features, "neighbours": []}
+    file = up.temporary / "new.json"
+    file.write_text(json.dumps([alone]))
+    answers = []
+    for folder in (up.out, simulated.save(up.temporary / "simulated")):
+        capsys.readouterr()
+        assert run(["predict", str(folder), "--new-device", str(file), "--json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out)["rows"])
+    assert answers[0] == answers[1]  # of the same weights, on the same features
+    file.write_text(json.dumps([{**alone, "neighbours": ["1"]}]))
+    assert run(["predict", str(up.out), "--new-device", str(file)]) == 2
+    assert "leave neighbours empty" in capsys.readouterr().err
+    assert run(["predict", str(up.out)]) == 2
+    assert "known to itself alone" in capsys.readouterr().err
+    assert run(["report", str(up.out)]) == 0
+    page = (up.out / "report.html").read_text()
+    assert "12 real devices trained a classifier" in page
+    assert "The simulation" not in page
+    shutil.rmtree(up.temporary)
+    up.temporary.mkdir()
+
+    said = up.errors.read_text()
+    assert re.search(r"^status page: http://127\.0\.0\.1:[1-9][0-9]*/$", said, re.MULTILINE)
+    assert f"lumos predict {up.layout.path}/device-11\nCtrl-C ends them all\n" in said
 
 
 def check_questions(participants: Participants, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,7 +139,7 @@ def predict(
         if candidates is not None:
             rows.sort(key=lambda row: (not row["answered"], -row["probability"]))
             rows = rows[: top or TOP]
-    elif trained.class_names or export is None:
+    elif export is None or (trained.class_names and not trained.about.deployed):
         rows = _rows(trained, id)
     else:
         rows = []

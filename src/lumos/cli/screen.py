@@ -132,7 +132,7 @@ def show_details(run: "Run") -> None:
     budget = config.profile.texts(config).budget or epsilon
     used = not config.profile.ignores("output", config)
     screen.print(
-        f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges:,} edges · "
+        f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges or 0:,} edges · "
         f"{config.train.task} · profile {config.train.profile} · "
         + f"{config.model.network} · " * used
         + budget

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,13 @@ from lumos.cli.options import AS_IT_IS, Reading, given
 from lumos.cli.train import run_options
 from lumos.deploy.broker import BrokerSettings
 from lumos.deploy.local_federation import FederationLayout, LocalFederation, lay_out
-from lumos.deploy.plan import refuse_settings
+from lumos.deploy.plan import DEFAULTS, refuse_settings
 from lumos.deploy.status import RunStatus
 from lumos.errors import UsageError
 from lumos.graph.parts.part_source import chosen_source
 from lumos.graph.parts.parts_folder import refuse_taken
-from lumos.storage import private_folder, write_json
+from lumos.runs.text import estimate_texts
+from lumos.storage import private_folder
 from lumos.training.given_split import reading_of
 
 _ASKS = (signal.SIGTERM, signal.SIGHUP)
@@ -68,7 +69,6 @@ else:
 
 COMMON, NOTHING = Common(), Options()
 _POLL = 0.1
-_RESULT = "result.json"
 
 
 def up(
@@ -100,13 +100,15 @@ def up(
     deadline
         Seconds after which a device that does not answer is left out.
     out
-        A new folder for the result.
+        A new folder for the run: what its coordinator may know, weights included, for lumos report
+        and lumos predict. By default a temporary folder, which is named at the end.
     keep
-        Keep the folders of all participants in --out too, or in a folder that is named at the end.
+        Keep the folders of all participants too, in the folder of the run.
     stay
         Devices stay after the training until Ctrl-C, and answer: lumos predict FOLDER/device-17.
     status
-        Port of the coordinator's status page, http://127.0.0.1:PORT.
+        Port of the coordinator's status page, on 127.0.0.1; 0 takes a free one. The address is
+        printed.
     prepare
         Name or address of the machine of the NATS server: write the folders of all participants
         to --out, to be copied to their machines, and start nothing.
@@ -136,27 +138,44 @@ def _run(
     common: Common,
 ) -> None:
     """Train, and remove the folders that are not kept, however it ends."""
-    place = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out / "parties"
+    home = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out
+    private_folder(home)
+    place = home / "parties"
     try:
         federation = LocalFederation(lay(place), settings, deadline, stay=stay, status=status)
         began = time.monotonic()
         with federation:
             task = settings.get("task", "classify")
-            result = {"graph": graph, "task": task, **_trained(federation)}
+            result = {"graph": graph, "task": task, **_trained(federation, status)}
             result["seconds_in_all"] = round(time.monotonic() - began, 3)
-            if out is not None:
-                write_json(out / _RESULT, result, private=True)
+            if result["weights_sha256"]:
+                federation.save_run(home)
+                result["run"] = str(home)
             if keep or stay:
                 result["parties"] = str(place)
             if common.json:
                 print_json(result)
             else:
                 show_result(result)
+            if stay:
+                say(_how_to_ask(place, task, result["devices"]))
             while stay and federation.devices_run():
                 time.sleep(_POLL)
     finally:
         if not keep:
             shutil.rmtree(place, ignore_errors=True)
+        if out is None and not any(home.iterdir()):
+            home.rmdir()
+
+
+def _how_to_ask(place: Path, task: str, devices: int) -> str:
+    """Return how to ask devices that stay, and how to end them."""
+    last = devices - 1
+    question = f"lumos predict {place}/device-{last}" + " --with 0" * (task == "link")
+    return (
+        f"devices stay and answer, each for itself; ask one from another terminal: {question}\n"
+        "Ctrl-C ends them all"
+    )
 
 
 def _laid_out(
@@ -180,6 +199,8 @@ def _laid_out(
     )
     task = settings.get("task", "classify")
     with opened as source:
+        if settings.get("randomness", DEFAULTS["randomness"]) == "system":
+            source.store_large_sparse()
         return lay_out(source, place, seed=common.seed, split=split, task=task, host=host)
 
 
@@ -210,10 +231,13 @@ def _prepare(
     )
 
 
-def _trained(federation: LocalFederation) -> dict[str, Any]:
-    """Show the progress of the run and return its result."""
+def _trained(federation: LocalFederation, page: int | None) -> dict[str, Any]:
+    """Show the progress of the run and return its result; `page` is the port of a status page."""
     with shown_status() as show:
         while federation.is_running():
+            if page is not None and (address := federation.page()):
+                say(f"status page: {address}")
+                page = None
             status = federation.status()
             if status is not None:
                 show(status)
@@ -292,10 +316,33 @@ def show_result(result: dict[str, Any]) -> None:
     weight = result["megabytes_per_device"]
     weighs = "" if weight is None else f"{weight:,.1f} MB of memory of its own, "
     factor = f", {wire / ledger:.1f} times the ledger's" if ledger else ""
-    screen.print(f"a device: {weighs}{wire / 1e3:,.0f} kB sent and received{factor}")
+    screen.print(
+        f"a device: {wire / 1e3:,.0f} kB sent and received{factor}, "
+        f"{result['cpu_seconds_per_device']:.2f} s of processor time, {weighs}"
+        f"{result['seconds']:,.1f} s of the clock"
+    )
+    for line in estimated(result["estimates"]):
+        screen.print(line)
     if result["weights_sha256"]:
         screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
     else:
         screen.print(f"largest workload: {result['max_workload']:,} edges")
+    if "run" in result:
+        screen.print(f"the run: {result['run']} (lumos report {result['run']})")
     if "parties" in result:
         screen.print(f"folders of all participants: {result['parties']}")
+
+
+_MAX_ERROR = 0.2
+"""Standard error of an estimate that still tells something."""
+
+
+def estimated(estimates: Mapping[str, float]) -> list[str]:
+    """Return what noisy sums tell of the scores, each with its standard error, as lines."""
+    found = estimate_texts(estimates)
+    if not found:
+        return []
+    errors = [value for name, value in estimates.items() if name.endswith("_error")]
+    few = "; too few devices: noise hides the score" * (max(errors) > _MAX_ERROR)
+    shown = ", ".join(f"{name} {text}" for name, text in found.items())
+    return [f"estimated by noisy sums, ± standard error: {shown}{few}"]

@@ -35,7 +35,7 @@ from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_bro
 from lumos.deploy.identity import DIRECTORY, described, folder_name
 from lumos.deploy.pki import LOOPBACK, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
-from lumos.deploy.processes import DeviceProcess
+from lumos.deploy.processes import RUN, STATUS_PAGE, DeviceProcess
 from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
 from lumos.deploy.state import RESULT
 from lumos.deploy.status import RunStatus, read_status
@@ -357,6 +357,18 @@ class LocalFederation:
         """Return the status of the run; None before the coordinator has begun."""
         return read_status(self._layout.coordinator)
 
+    def page(self) -> str | None:
+        """Return the address of the coordinator's status page, once it is served."""
+        lines = (self._layout.path / COORDINATOR_LOG).read_text("utf-8", "replace").splitlines()
+        found = (line.partition(STATUS_PAGE)[2] for line in lines if STATUS_PAGE in line)
+        return next(found, None)
+
+    def save_run(self, path: Path) -> None:
+        """Move the run folder of the coordinator to a new or empty folder."""
+        private_folder(path)
+        for file in (self._layout.coordinator / RUN).iterdir():
+            shutil.move(file, path / file.name)
+
     def devices_run(self) -> bool:
         """Return whether a device process is still running."""
         return self._processes[DEVICES_LOG].poll() is None
@@ -390,6 +402,7 @@ class LocalFederation:
         )
         return {
             "devices": whole["devices"],
+            "estimates": whole.get("estimates", {}),
             "lost": sorted(lost),
             "left_out": whole["left_out"],
             "sums": whole["sums"],
@@ -402,6 +415,9 @@ class LocalFederation:
             "megabytes_per_device": None if self._megabytes is None else round(self._megabytes, 1),
             "wire_bytes_per_device": round(wire),
             "ledger_bytes_per_device": round(ledger),
+            "cpu_seconds_per_device": round(
+                fmean(result["cpu_seconds"] for result in results.values()), 3
+            ),
         }
 
     def _start(self, log: str, *arguments: str) -> None:

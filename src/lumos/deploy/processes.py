@@ -6,19 +6,22 @@ with the budget that it had left (`lumos.deploy.control`).
 """
 
 import asyncio
+import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lumos import __version__
 from lumos.crypto import entropy
 from lumos.deploy.control import answering
 from lumos.deploy.nats import WIRE_COUNT, NatsLink, WireCount
-from lumos.deploy.plan import LOCK, WIRE, ParticipantFolder
+from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
@@ -47,11 +50,17 @@ from lumos.deploy.status import (
 )
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import RunFailed, UsageError
+from lumos.exchange.observer import own_ledger
 from lumos.graph.parts import PartsFolder
-from lumos.machine import threads_for
+from lumos.graph.parts.manifest import Manifest
+from lumos.machine import peak_rss_mb, threads_for
+from lumos.runs.schema import plain
 from lumos.storage import part_of, read_json, write_json, write_text
-from lumos.training.trainer import weights_digest
+from lumos.training.trainer import MAIN, EpochEvent, weights_digest
 from lumos.typing import Arrays
+
+if TYPE_CHECKING:
+    from lumos.runs.run import Run
 
 MAX_SLEEP = 1.0
 """Longest sleep of the loop in seconds, also where nothing is due."""
@@ -164,7 +173,11 @@ class _ParticipantProcess:
     def _end_result(self) -> dict[str, Any]:
         """Add packets and bytes on the wire to the result: from then on the run is over."""
         path = self._folder.path / RESULT
-        result: dict[str, Any] = {**read_json(path), WIRE: self._count.totals()}
+        result: dict[str, Any] = {
+            **read_json(path),
+            WIRE: self._count.totals(),
+            "cpu_seconds": round(time.process_time(), 3),
+        }
         write_json(path, result, private=True, durable=True)
         return result
 
@@ -357,6 +370,109 @@ def prediction_in(folder: ParticipantFolder) -> dict[str, Any]:
     return {"device": folder.participant, "label": label, "probability": chances[best]}
 
 
+STATUS_PAGE = "status page: "
+"""Begins the line of the coordinator's log with the address of its page."""
+RUN = "run"
+"""Folder of the coordinator with what it may know of the finished run: a run folder."""
+
+
+def coordinator_run(
+    plan: FederationPlan,
+    manifest: Manifest,
+    job: TrainingJob,
+    weights: Arrays,
+    losses: Iterable[tuple[int, float]],
+    seconds: float,
+) -> "Run":
+    """Return a finished run as its coordinator knows it: nothing of a single device is in it.
+
+    Args:
+        job: of the coordinator, after its last phase.
+        losses: by epoch, where there is one.
+        seconds: of the whole run.
+    """
+    from lumos.runs.folder import installed
+    from lumos.runs.run import Cost, Run
+    from lumos.runs.schema import About, AboutSplit, PerEpoch, Split, TreeSummary
+
+    config, facts = plan.config, manifest.graph
+    task, epochs = config.train.task, config.train.epochs
+    drawn, loss_of, none = manifest.split(task), dict(losses), np.empty(0, np.int64)
+    ledger = own_ledger(job.ledgers.flows())
+    flows = job.ledgers.totals()
+    shares = {name: flows[name] / (facts.devices * epochs) for name in _OF_DEVICES.values()}
+    outcome = job.trainer.outcome(job.result, ledger)
+    return Run(
+        about=About(
+            lumos=__version__,
+            versions=installed(),
+            graph=facts.name,
+            source={},
+            seed=manifest.seed,
+            shards=facts.devices,
+            deployed=True,
+            devices=facts.devices,
+            edges=None,
+            features=facts.feature_count,
+            classes=list(facts.classes) if task == "classify" else [],
+            notes=[],
+            settings=plain(config.flat()),
+            split=AboutSplit(origin=drawn.origin or "as the operator drew it", name=drawn.name),
+        ),
+        config=config,
+        scores={},
+        histories={
+            MAIN: [
+                EpochEvent(
+                    variant=MAIN,
+                    epoch=epoch,
+                    loss=loss_of.get(epoch),
+                    score=None,
+                    seconds=round(seconds / epochs, 6),
+                )
+                for epoch in range(1, epochs + 1)
+            ]
+        },
+        split_sizes=Split(drawn.train, drawn.validation, drawn.test),
+        model=replace(outcome, weights=weights, logits=None, embeddings=None, evaluated={}),
+        cost=Cost(
+            seconds=round(seconds, 3),
+            seconds_per_epoch=round(seconds / epochs, 4),
+            peak_rss_mb=peak_rss_mb(),
+            ranks=[],
+            per_epoch=PerEpoch(
+                **{
+                    f"{name}_{which}": shares[flow]
+                    for name, flow in _OF_DEVICES.items()
+                    for which in ("mean", "largest")
+                },
+                rounds=0.0,
+            ),
+        ),
+        trees=TreeSummary(
+            balancer=config.trees.balancer,
+            compare=config.trees.compare,
+            keep=np.empty(0, np.bool_),
+            workload=none,
+            degree=none,
+            max_workload=None,
+            ledger=own_ledger({}),
+            history=[],
+            seconds=0.0,
+        ),
+        ids=tuple(map(str, range(facts.devices))),
+    )
+
+
+_OF_DEVICES = {
+    "messages_sent": "received",
+    "messages_received": "sent",
+    "bytes_sent": "bytes_received",
+    "bytes_received": "bytes_sent",
+}
+"""What devices send to the coordinator, by what it receives, and the other way round."""
+
+
 SILENT_BEATS = 5
 """Beats after which, in a failed run, silent devices count as gone."""
 HISTORY = "history.json"
@@ -424,7 +540,7 @@ class CoordinatorProcess(_ParticipantProcess):
             return
         with StatusPage(self._status_port) as page:
             self._page = page
-            self._log(f"status page: {page.address}")
+            self._log(f"{STATUS_PAGE}{page.address}")
             yield
 
     async def _coordinate(self) -> str | None:
@@ -505,9 +621,22 @@ class CoordinatorProcess(_ParticipantProcess):
                 "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
                 "losses": self._history.all_losses.values(),
             }
+            if weights:
+                estimates = self._save_run(job, weights)
+                result["estimates"] = estimates
             self._store.write_result(weights, result)
         self._history.all_losses.sync()  # those of before the snapshot are not computed again
         return {**snapshot, _SECONDS: np.array(self._seconds)}
+
+    def _save_run(self, job: TrainingJob, weights: Arrays) -> dict[str, float]:
+        """Write the run folder, `RUN`, once; return the run's own estimates of its scores."""
+        folder, seconds = self._folder, self._seconds
+        run = coordinator_run(
+            folder.plan, folder.manifest, job, weights, self._history.all_losses.items(), seconds
+        )
+        shutil.rmtree(folder.path / RUN, ignore_errors=True)  # of a coordinator that was killed
+        run.save(folder.path / RUN)
+        return run.model.estimates
 
     def _tidy(self) -> dict[str, Any]:
         """End the result, and delete what the run needed on the way."""

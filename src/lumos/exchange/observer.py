@@ -301,6 +301,51 @@ class LedgerReport:
         return {**simple, **named, "topics": topics}
 
 
+def own_ledger(flows: Mapping[str, Mapping[str, int]]) -> LedgerReport:
+    """Return the report of one participant's messages, which knows of no others.
+
+    Args:
+        flows: by topic `sent`, `received`, `bytes_sent` and `bytes_received`.
+    """
+    topics = {
+        name: TopicLine(
+            door=TOPICS[name].door.value,
+            messages=flow.get("sent", 0) + flow.get("received", 0),
+            bytes=flow.get("bytes_sent", 0) + flow.get("bytes_received", 0),
+            learns=TOPICS[name].learns,
+            ideal=False,
+        )
+        for name, flow in flows.items()
+    }
+    whole, parts = np.empty(0, np.int64), np.empty(0, np.float64)
+    return LedgerReport(
+        messages=sum(line.messages for line in topics.values()),
+        bytes=sum(line.bytes for line in topics.values()),
+        rounds=0,
+        comparisons=0,
+        comparison_bits=0.0,
+        comparison_lengths=(),
+        control_bits=0.0,
+        bits_per_pair_mean=0.0,
+        bits_per_pair_largest=0.0,
+        epsilon_per_receiver=0.0,
+        epsilon_collusion=0.0,
+        edge_epsilon=0.0,
+        topics=topics,
+        messages_sent=whole,
+        messages_received=whole,
+        bytes_sent=whole,
+        bytes_received=whole,
+        device_rounds=whole,
+        device_comparison_bits=parts,
+        pairs=np.empty((0, 2), np.int64),
+        pair_bits=parts,
+        device_epsilon=parts,
+        device_epsilon_collusion=parts,
+        device_edge_epsilon=parts,
+    )
+
+
 def add_up(ledgers: Sequence[Ledger], total: int) -> LedgerReport:
     """Add the ledgers of all participants up.
 

@@ -25,7 +25,7 @@ from lumos.report.sections import (
     trees_section,
 )
 from lumos.runs.run import Run
-from lumos.runs.text import guarantee
+from lumos.runs.text import estimate_texts, guarantee
 from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
@@ -98,9 +98,12 @@ def _setup(run: Run) -> str:
     else:
         goal = f"to predict which of {len(run.class_names):,} classes a device belongs to"
         holds = "features, its own label"
+    kind, vertex = "simulated", f"a graph with {run.about.edges or 0:,} edges"
+    if run.about.deployed:
+        kind, vertex = "real", "a graph that nobody sees as a whole"
     return (
-        f"{run.about.devices:,} simulated devices trained {network} together, {goal}. Each device "
-        f"is one vertex of a graph with {run.about.edges:,} edges: it holds its own {holds} and "
+        f"{run.about.devices:,} {kind} devices trained {network} together, {goal}. Each device "
+        f"is one vertex of {vertex}: it holds its own {holds} and "
         "the list of its neighbours. Whatever else it learns came in the messages counted below."
     )
 
@@ -123,6 +126,12 @@ def _has_network(run: Run) -> bool:
 
 def _score_sentence(run: Run) -> str:
     """Return the score, and what it was measured on."""
+    if not run.scores:
+        return (
+            "Nobody knows how accurate it is. What follows is estimated by noisy sums of "
+            f"{run.split_sizes.validation:,} validation "
+            f"{'edges' if predicts_links(run) else 'devices'}, ± its standard error."
+        )
     score, count = format_score(run, score_of(run)), run.split_sizes.test
     if predicts_links(run):
         return (
@@ -135,6 +144,13 @@ def _score_sentence(run: Run) -> str:
 
 def _score_facts(run: Run) -> Facts:
     """Return the scores side by side."""
+    if not run.scores:
+        return Facts(
+            [
+                Fact(text, name, "as its devices estimate it", strong=not place)
+                for place, (name, text) in enumerate(estimate_texts(run.model.estimates).items())
+            ]
+        )
     metric = "ROC-AUC" if predicts_links(run) else "test accuracy"
     names = {
         MAIN: ("This run", f"{metric}, neighbours' messages included"),
@@ -158,6 +174,11 @@ def _score_facts(run: Run) -> Facts:
 
 def _comparison(run: Run) -> str:
     """Return the comparison with the local model and the control, and its certainty."""
+    if not run.scores:
+        return (
+            "This page is made from the coordinator's folder: weights, sums and the messages that "
+            "passed the coordinator, and nothing of a single device."
+        )
     sentences = []
     differences = [
         _difference(run, variant, name)

@@ -90,6 +90,8 @@ def deviation(run: Run, score: float) -> float:
 
 def scores_section(run: Run) -> Section:
     """Return a figure of the scores, the same as a table, the split, and what to know."""
+    if not run.scores:
+        return Section("Estimates", [*map(Text, notes(run))])
     blocks: list[Block] = [_figure(run), *_ranking(run), _table(run)]
     return Section("Scores", [*blocks, *map(Text, notes(run))])
 
@@ -180,7 +182,7 @@ def _sentence(text: str) -> str:
 
 def classes_section(run: Run) -> Section | None:
     """Return a table of all classes, and who is taken for whom; None where it was not measured."""
-    rows: ClassRows | None = measured(run, MAIN, "test_per_class")
+    rows: ClassRows | None = measured(run, MAIN, "test_per_class") if run.scores else None
     if rows is None:
         return None
     beside = {
@@ -372,7 +374,7 @@ def _lines(
     longest, best = max(map(len, run.histories.values())), run.model.best_epoch
     epochs = range(stage.first, min(stage.last, longest) + 1)
     series: dict[str, tuple[list[float | None], None]] = {}
-    for variant in (name for name in variants(run) if name in run.histories):
+    for variant in (name for name in variants(run) or [MAIN] if name in run.histories):
         values = [value_of(event) for event in _events(run, stage, variant)]
         finite = [y if y is not None and math.isfinite(y) else None for y in values]
         series[variant_name(run, variant)] = (
@@ -469,6 +471,16 @@ def cost_section(run: Run) -> Section:
         mean, largest = (getattr(per_epoch, f"{name}_{which}") for which in ("mean", "largest"))
         rows.append([name.replace("_", " "), f"{mean:,.1f}", f"{largest:,.1f}"])
     weights = sum(array.size for array in run.model.weights.values())
+    if run.about.deployed:
+        words = (
+            f"{len(run.history):,} epochs; {weights:,} weights. The run took {cost.seconds:,.1f} "
+            f"seconds, {cost.seconds_per_epoch:.3f} per epoch."
+        )
+        means = [row[:2] for row in rows]
+        caption = "What a device exchanges with the coordinator in one epoch"
+        return Section(
+            "Cost", [Table(["", "mean"], means, caption), Text(_widths(run)), Text(words)]
+        )
     simulation = (
         f"{len(run.history):,} epochs of {per_epoch.rounds:,.0f} rounds on average; {weights:,} "
         f"weights. The simulation of all devices took {cost.seconds:,.1f} seconds, "

@@ -46,6 +46,8 @@ def messages_section(run: Run) -> Section:
         Text(
             "Every message that leaves a device passes one of five doors, and the ledger counts it "
             "there. A door says what protects the message. Bytes are those of message bodies."
+            + " These are the messages that passed the coordinator."
+            * run.about.deployed
         ),
         _doors(run, [line for _, line in topics]),
         Table(
@@ -168,6 +170,8 @@ def trees_section(run: Run) -> Section | None:
     texts = run.config.profile.texts(run.config).trees
     if texts is None:
         return None
+    if run.about.deployed:
+        return None
     trees, words = run.trees, texts.workload
     balanced = trees.balancer != "none"
     if balanced and trees.degree.any():
@@ -179,7 +183,7 @@ def trees_section(run: Run) -> Section | None:
     else:
         blocks.append(
             Text(
-                f"The largest workload is {trees.max_workload:,}, as the observer of the "
+                f"The largest workload is {trees.max_workload or 0:,}, as the observer of the "
                 "simulation counted. The folder of the run keeps no other: workloads are degrees."
             )
         )
@@ -210,7 +214,7 @@ def _workload(run: Run, texts: TreeTexts, balanced: bool) -> Figure:
             x_title="workload: branches of a tree",
             marks=marks,
         ),
-        f"Mean {trees.workload.mean():.2f}, largest {trees.max_workload:,}. The observer "
+        f"Mean {trees.workload.mean():.2f}, largest {trees.max_workload or 0:,}. The observer "
         "of the simulation counted; no device and no coordinator sees this.",
     )
 
@@ -257,11 +261,17 @@ def _shown(value: object) -> str:
 def rerun_section(run: Run) -> Section:
     """Return the command that repeats the run, and what else the figures depend on."""
     about, command = run.about, rerun_command(run)
-    blocks: list[Block] = [
-        Text(
-            "This run was made from Python with a graph in memory; `lumos.train(graph, …)` "
-            "with the settings above and this seed makes it again."
+    in_memory = (
+        "This run was made from Python with a graph in memory; `lumos.train(graph, …)` "
+        "with the settings above and this seed makes it again."
+    )
+    if about.deployed:
+        in_memory = (
+            "Real devices made this run, each with its own data. `lumos up GRAPH` with the "
+            "settings above makes such a run on one machine."
         )
+    blocks: list[Block] = [
+        Text(in_memory)
         if command is None
         else Code(
             command,
@@ -275,7 +285,7 @@ def rerun_section(run: Run) -> Section:
     rows: list[tuple[str, str]] = [
         ("seed", str(about.seed)),
         ("shards", str(about.shards)),
-        ("fingerprint of the graph", about.fingerprint),
+        *([("fingerprint of the graph", about.fingerprint)] if about.fingerprint else []),
         ("Lumos", about.lumos),
         *about.versions.items(),
     ]

@@ -325,7 +325,9 @@ class RunFolder:
     def save_run(self, run: "Run") -> None:
         """Write what is known once training is over; edges that were drawn are drawn again."""
         about, model, per_device = run.about.split, run.model, keeps_device_values(run.config)
-        if run._held_out is not None:
+        if run.about.deployed:
+            pass  # which device does what is in its own folder
+        elif run._held_out is not None:
             validation, test = run._held_out
             none = np.empty((0, 2), np.int64)
             held = DataSplit(train=none, validation=validation, test=test, origin=about.origin)
@@ -344,9 +346,10 @@ class RunFolder:
 
 
 @functools.cache
-def _installed() -> dict[str, str]:
-    """Return the versions of the packages that the numbers of a run depend on."""
-    return {name: version(name) for name in ("torch", "numpy", "scipy")}
+def installed() -> dict[str, str]:
+    """Return the versions of Python and of the packages that the numbers of a run depend on."""
+    packages = {name: version(name) for name in ("torch", "numpy", "scipy")}
+    return {"python": platform.python_version(), **packages}
 
 
 def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards: int) -> About:
@@ -354,10 +357,7 @@ def describe(problem: Problem, source: Mapping[str, Any], config: Config, shards
     facts, classify = problem.whole or problem.facts, config.train.task == "classify"
     return About(
         lumos=lumos.__version__,
-        versions={
-            "python": platform.python_version(),
-            **_installed(),
-        },
+        versions=installed(),
         graph=facts.name,
         source=plain(dict(source)),
         fingerprint=facts.simulated.fingerprint,

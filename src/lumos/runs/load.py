@@ -101,7 +101,9 @@ def load_run(
     return Run(
         about=about,
         config=config,
-        scores=_scores(folder.path / "result.json", config, len(about.classes)),
+        scores=_scores(
+            folder.path / "result.json", config, len(about.classes), deployed=about.deployed
+        ),
         histories={variant: events for variant, events in histories.items() if events},
         split_sizes=result.split,
         cost=Cost(
@@ -128,8 +130,10 @@ def load_run(
         ids=tuple(known["ids"].astype(np.str_).tolist()),
         graph=whole,
         folder=folder.path,
-        _split=None if links else DataSplit.of_roles(folder.roles(about), about.split.origin),
-        _held_out=folder.held_out(about) if links else None,
+        _split=None
+        if links or about.deployed
+        else DataSplit.of_roles(folder.roles(about), about.split.origin),
+        _held_out=folder.held_out(about) if links and not about.deployed else None,
     )
 
 
@@ -166,8 +170,10 @@ def _given_graph(
     return given
 
 
-def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:
-    """Scores stand in result.json by names such as own_test_accuracy.
+def _scores(
+    path: Path, config: Config, classes: int, *, deployed: bool = False
+) -> dict[str, Scores]:
+    """Scores stand in result.json by names such as own_test_accuracy; none of real devices.
 
     Raises:
         InputError: those of the run itself are not all there, or some are no scores.
@@ -175,6 +181,8 @@ def _scores(path: Path, config: Config, classes: int) -> dict[str, Scores]:
     numbers = read_json(path)
     wanted = score_types(config.train.task, classes)
     scores: dict[str, Scores] = {}
+    if deployed:
+        return scores
     for variant in (MAIN, OWN, CONTROL):
         prefix = "" if variant == MAIN else f"{variant}_"
         missing = [name for name in wanted if f"{prefix}{name}" not in numbers]
@@ -238,6 +246,8 @@ def _fit(known: Arrays, about: About, config: Config) -> bool:
         **({"embeddings": None} if keeps_device_values(config) else {}),
         **({"logits": len(about.classes)} if config.train.task == "classify" else {}),
     }
+    if about.deployed:
+        wanted = {}
     if not distinct or known.keys() & {"embeddings", "logits"} != wanted.keys():
         return False
     return all(

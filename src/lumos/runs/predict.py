@@ -109,8 +109,13 @@ def ask_links(
     Args:
         pairs: [pairs, 2] positions of devices.
     """
-    if run.model.logits is not None:
+    if run.class_names:
         raise UsageError("this run classifies; train one with `task='link'` for links")
+    if run.about.deployed:
+        raise UsageError(
+            "real devices trained this run, and two of them score their pair together: lumos up "
+            "--stay, then lumos predict FOLDER/device-17 --with 3"
+        )
     if (pairs[:, 0] == pairs[:, 1]).any():
         raise UsageError("a pair has twice the same device; a device has no link with itself")
     model = trained_links(run, data_dir)
@@ -151,6 +156,8 @@ def split_of(run: "Run", data_dir: Path | None) -> DataSplit:
     """
     if run._split is not None:
         return run._split
+    if run.about.deployed:
+        raise UsageError("real devices trained this run, and each knows its own part of the split")
     origin = run.about.split.origin
     if run._held_out is None:
         return drawn_again(run, data_dir).edges(origin)
@@ -207,7 +214,7 @@ def predict_new_devices(
     if not run.class_names:
         raise UsageError("new devices are for runs that classify; this one predicts links")
     config = run.config.profile.for_new_devices(run.config)
-    graph = graph or run.whole_graph(data_dir)
+    graph = graph or (_nobody(run) if run.about.deployed else run.whole_graph(data_dir))
     federation: Federation[Any] = Federation(
         _with_new_devices(run, graph, new_devices),
         config,
@@ -218,6 +225,15 @@ def predict_new_devices(
         trainer.load_model_state_dict(run.model.weights, run.model.kept)
     logits = federation.predict_new_devices()[graph.devices :]
     return probabilities(logits), federation.ledger()
+
+
+def _nobody(run: "Run") -> Graph:
+    """The graph of a run of real devices as its coordinator knows it: their number alone."""
+    devices = run.about.devices
+    return Graph.from_edges(
+        np.empty((0, 2), np.int64),
+        features=csr_array((devices, run.about.features), dtype=np.float32),
+    )
 
 
 def read_new_devices(path: Path, width: int) -> list[NewDevice]:
@@ -279,6 +295,12 @@ def _with_new_devices(run: "Run", graph: Graph, new_devices: list[NewDevice]) ->
                 f"the model has {width}"
             )
         for name in new_device.neighbours:
+            if run.about.deployed:
+                raise InputError(
+                    f"new device {new_device.id!r}: it has neighbours, and the coordinator of real "
+                    "devices has none of their messages; leave neighbours empty, so that features "
+                    "alone decide"
+                )
             if name not in number:
                 raise InputError(
                     f"new device {new_device.id!r}: its neighbour {name!r} is no device of the run"

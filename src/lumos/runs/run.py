@@ -43,6 +43,14 @@ REPORTS: Registry[Any] = Registry("report", {"html": "lumos.report.run_page:writ
 """Pages of a run by format: a function `(run, path) -> Path`."""
 
 
+DEPLOYED = (
+    "real devices trained this run, and what a device predicts is known to itself alone: ask it "
+    "(lumos up --stay, then lumos predict FOLDER/device-17), or predict for new devices from their "
+    "features (`new_device`)"
+)
+"""What a run of real devices cannot answer, and who can."""
+
+
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Cost of a run."""
 
@@ -104,7 +112,16 @@ class Run:
 
     @property
     def metrics(self) -> Scores:
-        """Scores of the run itself."""
+        """Scores of the run itself.
+
+        Raises:
+            UsageError: real devices trained, and nobody knows their scores.
+        """
+        if self.about.deployed:
+            raise UsageError(
+                "real devices trained this run, and nobody knows its scores; `model.estimates` "
+                "has what their noisy sums tell"
+            )
         return self.scores[MAIN]
 
     @property
@@ -207,7 +224,11 @@ class Run:
             UsageError: the run predicts links.
         """
         if self.model.logits is None:
-            raise UsageError("this run predicts links and has no classes; use predict_links")
+            raise UsageError(
+                DEPLOYED
+                if self.about.deployed
+                else "this run predicts links and has no classes; use predict_links"
+            )
         chances = self.predict_proba()
         columns: dict[str, Any] = {"device": list(self.ids), "predicted": self.predict()}
         for place, name in enumerate(self.class_names):
@@ -243,7 +264,11 @@ class Run:
             ids: original ids, in place of positions.
         """
         if self.model.logits is None:
-            raise UsageError("this run predicts links and has no classes; use predict_links")
+            raise UsageError(
+                DEPLOYED
+                if self.about.deployed
+                else "this run predicts links and has no classes; use predict_links"
+            )
         if ids is None:
             return predictions.probabilities(self.model.logits[positions(rows, len(self.ids))])
         if rows is not None:
@@ -348,6 +373,8 @@ class Run:
             UsageError: the graph was in memory only.
             InputError: there is another graph at its place now.
         """
+        if self.about.deployed:
+            raise UsageError(DEPLOYED)
         if self.graph is not None:
             return self.graph
         if "spec" not in self.about.source:

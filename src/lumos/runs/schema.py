@@ -39,8 +39,8 @@ class TreeSummary:
 
     All three are empty where the run was read from a folder that keeps nothing of single devices.
     """
-    max_workload: int
-    """The largest workload."""
+    max_workload: int | None
+    """The largest workload; None where real devices trained."""
     ledger: LedgerReport = field(repr=False)
     """Ledger of balancing."""
     history: list[tuple[int, int]] = field(repr=False)
@@ -142,8 +142,12 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the graph, in simulations; empty where it is unknown."""
     seed: int
     shards: int
+    deployed: bool = False
+    """True if real devices trained: the folder is the coordinator's, and has nothing of single
+    devices, no score, and no number of edges or workloads."""
     devices: int
-    edges: int
+    edges: int | None
+    """None where real devices trained: nobody knows it."""
     features: int
     classes: list[str]
     """Names of the classes; none for link."""
@@ -182,7 +186,7 @@ class KeptTrees(msgspec.Struct, frozen=True, kw_only=True):
     compare: str
     history: list[tuple[int, int]]
     seconds: float
-    max_workload: int
+    max_workload: int | None
 
 
 class TopicTotals(msgspec.Struct, frozen=True):
@@ -214,7 +218,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     graph: str
     devices: int
-    edges: int
+    edges: int | None
     task: str
     profile: str
     backbone: str
@@ -235,7 +239,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     randomness: str
     seed: int
     shards: int
-    max_workload: int
+    max_workload: int | None
     weights: int
     """Number of trained weights."""
     weights_sha256: str = ""

@@ -45,7 +45,7 @@ def _profile(run: "Run") -> str:
     details = [texts.variant]
     if "balancer" not in texts.unused_settings:
         details.append(
-            f"balancer {config.trees.balancer}, largest workload {run.trees.max_workload:,}"
+            f"balancer {config.trees.balancer}, largest workload {run.trees.max_workload or 0:,}"
         )
     shown = ", ".join(filter(None, details))
     return f"profile {config.train.profile}" + f" ({shown})" * bool(shown)
@@ -59,7 +59,7 @@ def guarantee(run: "Run") -> list[tuple[str, str]]:
     train, texts = run.config.train, run.config.profile.texts(run.config)
     lines = list(texts.guarantee(run.guarantees, len(run.class_names)))
     closing = [lines.pop()[1]] if not lines[-1][0] else []
-    if run.guarantees and train.task == "classify":
+    if run.guarantees and train.task == "classify" and run.scores:
         closing.append(
             f"They do not cover what the model itself predicts: "
             f"{_share(run.metrics['test_accuracy'])} of the test labels, from features and "
@@ -88,6 +88,25 @@ def advice(run: "Run") -> str:
         control = run.config.profile.texts(run.config).control
         return f"`control=True` shows what messages contribute: it adds a run with {control}"
     return ""
+
+
+def estimate_texts(estimates: Mapping[str, float]) -> dict[str, str]:
+    """Return a run's own estimates of its scores by name, each with its standard error.
+
+    Args:
+        estimates: as `Outcome.estimates` has them.
+    """
+    names = {"selected_accuracy": "accuracy", "own_selected_accuracy": "accuracy of local model"}
+    names |= {
+        name: f"ROC-AUC of {name.removeprefix('levels_auc_')}"
+        for name in estimates
+        if name.startswith("levels_auc_") and not name.endswith("_error")
+    }
+    return {
+        words: f"{100 * estimates[name]:.1f} ± {100 * estimates[f'{name}_error']:.1f} %"
+        for name, words in names.items()
+        if f"{name}_error" in estimates
+    }
 
 
 def split_used(run: "Run") -> str:
@@ -143,14 +162,18 @@ def headline(run: "Run") -> str:
     """Return task, graph, profile and seed of a run in one line."""
     about, train = run.about, run.config.train
     name = about.graph.strip() or "a graph in memory"
+    edges = "" if about.edges is None else f", {about.edges:,} edges"
     return (
-        f"{train.task} on {name} ({about.devices:,} devices, {about.edges:,} edges), "
+        f"{train.task} on {name} ({about.devices:,}{' real' * about.deployed} devices{edges}), "
         f"profile {train.profile}, seed {about.seed}"
     )
 
 
 def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
     """Return headings and rows: a variant in each row, its scores in the columns."""
+    if not run.scores:
+        estimates = estimate_texts(run.model.estimates)
+        return ["estimated by noisy sums", *estimates], [["this run", *estimates.values()]]
     names = [name for name in SHOWN if name in run.metrics]
     own = run.config.profile.texts(run.config).own.removesuffix(" (no neighbours)")
     variants = {MAIN: "this run", OWN: own, CONTROL: "control"}

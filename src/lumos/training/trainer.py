@@ -336,6 +336,10 @@ class RestartableTrainer(Protocol):
         """As in `Trainer`."""
         ...
 
+    def outcome(self, result: Any, ledger: LedgerReport) -> Outcome:
+        """As in `Trainer`; at the coordinator without rows of devices."""
+        ...
+
     def state_dict(self) -> Arrays:
         """As in `Trainer`."""
         ...

@@ -20,10 +20,12 @@ import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import (
+    MIN_CONVERTED,
     Ids,
     distinct,
     finite_features,
     freeze,
+    frozen_sparse,
     is_sparse,
     lookup,
     spans,
@@ -83,6 +85,14 @@ class PartSource(ABC):
     """Size of an index of sparse features, if the whole graph is in memory."""
 
     @abstractmethod
+    def store_large_sparse(self) -> None:
+        """Store features that may be stored sparse so, whatever they hold.
+
+        A graph decides by the number of zeros (`stored_features`), which real devices must not
+        tell: how features are stored is public.
+        """
+
+    @abstractmethod
     def prepare(
         self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
     ) -> None:
@@ -126,6 +136,13 @@ class GraphInMemory(PartSource):
         self.dropped_self_loops = graph.dropped_self_loops
         self.dropped_duplicates = graph.dropped_duplicates
         self.index_bytes = _index_bytes(graph.features)
+
+    def store_large_sparse(self) -> None:
+        """Store large features sparse, whatever they hold."""
+        features: Any = self.about.features
+        if features is not None and np.prod(features.shape) >= MIN_CONVERTED:
+            self.about = replace(self.about, features=frozen_sparse(features))
+            self.index_bytes = _index_bytes(self.about.features)
 
     def prepare(
         self, partition: Partition, writer: PartsWriter, progress: Progress | None = None
@@ -403,6 +420,9 @@ class StreamedDemo(StreamedSource):
         super().prepare(partition, writer, progress)
         self.dropped_self_loops = self.dropped_duplicates = 0
 
+    def store_large_sparse(self) -> None:
+        """Do nothing: words are sparse."""
+
     def features(self, devices: Ints) -> "Features | None":
         """Return [hosted, words] of a part."""
         if not self._wanted:
@@ -454,6 +474,12 @@ class StreamedEdgeList(StreamedSource):
         self._features = matrix
         rows = self._pairs.tell() // 16
         super().__init__(about, 0 if matrix is None else matrix.shape[1], rows)
+
+    def store_large_sparse(self) -> None:
+        """Store large features sparse, whatever they hold."""
+        if self._features is not None and np.prod(self._features.shape) >= MIN_CONVERTED:
+            self._features = frozen_sparse(self._features)
+            self.index_bytes = _index_bytes(self._features)
 
     def _read(self, table: TextTable, options: ReadOptions) -> Ints:
         """Keep all pairs as numbers, and return the distinct ids in them."""
