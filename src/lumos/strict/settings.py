@@ -143,8 +143,8 @@ class StrictSettings:
     feature_epsilon: float = 8.0
     """ε of a device's features, for replacing them by any others, over all sums (protect noise)."""
     delta: float = DELTA
-    """δ of all sums together (protect noise). By default 1e-5, and with more than 100,000 devices
-    the largest power of ten that is at most 1/n."""
+    """δ of all sums together (protect noise). By default 1e-5, or where that is above 1/n for n
+    devices, the largest power of ten that is not."""
     encoder_epochs: int = ENCODER_EPOCHS
     """Number of sums that train the local classifier, before anything is released (classify)."""
     clip: float = 0.3
