@@ -136,6 +136,7 @@ app = App(
   lumos train demo                       a first run, in seconds
   lumos train demo --out runs/demo       the same, saved in a folder
   lumos report runs/demo                 its page
+  lumos train demo --profile paper       the paper; --literal: as printed
   lumos train --help                     what can be chosen""",
     help_format="plaintext",
     version=lumos.__version__,

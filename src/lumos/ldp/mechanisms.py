@@ -44,7 +44,7 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     """As in `MECHANISMS`."""
-    values: ClassVar[tuple[str, str]] = ("the true symbol", "each other symbol")
+    values: ClassVar[tuple[str, str]] = ("the true class", "each other class")
     """Names of the events with probabilities p and q, for tables."""
 
     @property
