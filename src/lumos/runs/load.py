@@ -53,8 +53,9 @@ def load_run(
         graph: the graph of the run, as `train` takes it, where it was in memory only; found by its
             name or path otherwise, when it is needed.
         data_dir: where named graphs lie.
-        backbone, model: the layer or model that the run was trained with, where it is one of your
-            own. No file has its code; predictions about new devices need it.
+        backbone: the layer that the run was trained with, where it is one of your own. No file has
+            its code; predictions about new devices need it.
+        model: the same of a whole model.
         reading: how the graph is read; by default as for the run.
 
     Raises:
