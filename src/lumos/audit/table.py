@@ -417,7 +417,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def power(self) -> str:
-        """How many rows had power, in one sentence."""
+        """Number of rows that had power, in one sentence."""
         return (
             f"{len(self.powered)} of {len(self.claimed)} rows with a bound had power: a perfect "
             "attack on a sample of this size would have exceeded the bound."

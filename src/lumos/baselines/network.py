@@ -1,4 +1,4 @@
-"""What a server trains, and for what: edges as an operator, attention, features, layers, goals.
+"""Models of a server and their goals: edges as an operator, attention, features, layers, goals.
 
 **Edges.** An edge that the server knows or believes in is two arcs. Sums over neighbours are
 products with a symmetric 0/1 matrix, so the gradient of such a sum is the same sum of the
