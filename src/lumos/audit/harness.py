@@ -306,7 +306,7 @@ def printed(run: Run, about: str, column: str, *, life: bool = False) -> tuple[f
     """Return (ε, δ) of a cell, with δ = 0 if it is pure; None if it guarantees nothing.
 
     Args:
-        life: over all runs with a book, where the table has a column for it.
+        life: over all runs with an account, where the table has a column for it.
     """
     names = [name for row in run.guarantees for name in row if name.startswith(column)]
     for_life = [name for name in names if life and "life" in name]
@@ -447,7 +447,7 @@ def run_audit(
 def _own_settings(config: Config) -> dict[str, Any]:
     """Return the settings of a run that are not defaults.
 
-    The book is left out: it is the devices', and an audit must not spend from it.
+    The account is left out: it is the devices', and an audit must not spend from it.
     """
     train = config.train
     default = Config.of(profile=train.profile, task=train.task).flat()
@@ -456,8 +456,8 @@ def _own_settings(config: Config) -> dict[str, Any]:
         name: value
         for name, value in config.flat().items()
         if value != default[name]
-        and name not in ("book", "checkpoint_every")
-        and not name.startswith("lifetime_")  # limits of the book
+        and name not in ("account", "checkpoint_every")
+        and not name.startswith("lifetime_")  # limits of the account
         and not config.profile.ignores(name, config)
     }
 

@@ -86,7 +86,7 @@ OPTIONS: Mapping[str, Placed] = {
     "propagated_labels": Placed(PRIVACY),
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
     "protect": Placed(PRIVACY),
-    "book": Placed(PRIVACY, "file that counts what devices release in all runs"),
+    "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
     "lifetime_epsilon": Placed(PRIVACY),
     "lifetime_propagated_epsilon": Placed(PRIVACY),
     "lifetime_feature_epsilon": Placed(PRIVACY),

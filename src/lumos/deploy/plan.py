@@ -145,8 +145,11 @@ def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = 
         raise UsageError("real devices need `compare='secure'`: nobody may compare in the clear")
     if config.train.control:
         raise UsageError("`control` is an experiment of simulations; leave it out")
-    if settings.get("book") is not None:
-        raise UsageError("`book` is one file for all devices of a simulation; leave it out")
+    if settings.get("account") is not None:
+        raise UsageError(
+            "a plan has no `account`: each device keeps its own, with the limits of its owner; "
+            "leave it out, or give it to lumos device"
+        )
     if not 0 < beat < deadline:
         raise UsageError(f"`deadline` must be above {beat:g} s, got {deadline:g}")
 

@@ -391,15 +391,15 @@ def train_seeds(
         progress: callback `(runs done, runs, note)`, called after every run.
 
     Raises:
-        UsageError: no seed, a run is there already, or a book is shared by all of them.
+        UsageError: no seed, a run is there already, or an account is shared by all of them.
         SeedsFailed: a run failed; the others are finished.
     """
     if not seeds:
         raise UsageError("`seeds` must be 1 or more")
-    if config.flat().get("book") is not None:
+    if config.flat().get("account") is not None:
         raise UsageError(
-            "`book` belongs to one life of the devices, and `seeds` are lives of their own; leave "
-            "one of them out"
+            "`account` belongs to one life of the devices, and `seeds` are lives of their own; "
+            "leave one of them out"
         )
     with results_folder(out, "seeds") as folder:
         folders = {seed: folder / f"seed-{seed}" for seed in seeds}

@@ -111,7 +111,15 @@ _NAMES = {
     OWN_UNPROTECTED: "local model, unprotected",
 }
 _BASELINES = {OWN_UNPROTECTED: OWN}
-_CHOSEN_HERE = ("profile", "system", "control", "floor", "book", "randomness", "checkpoint_every")
+_CHOSEN_HERE = (
+    "profile",
+    "system",
+    "control",
+    "floor",
+    "account",
+    "randomness",
+    "checkpoint_every",
+)
 """Settings that `evaluate` chooses itself."""
 
 

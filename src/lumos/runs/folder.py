@@ -524,11 +524,11 @@ def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
 
 
 def _needs(run: "Run", path: Path) -> bool:
-    """Return True if this is a file of the run's folder, or its book."""
+    """Return True if this is a file of the run's folder, or of its privacy account."""
     settings = run.config.flat()
-    own = [] if run.folder is None else list(run.folder.iterdir())
-    own += [settings[name] for name in run.config.paths() if settings[name] is not None]
-    return path.exists() and any(file.exists() and path.samefile(file) for file in own)
+    folders = [run.folder, *(settings[name] for name in run.config.paths())]
+    own = [file for folder in folders if folder is not None for file in folder.glob("*")]
+    return path.exists() and any(path.samefile(file) for file in own)
 
 
 def _simulation(run: "Run") -> str:

@@ -303,7 +303,7 @@ class Run:
         """Let the first device of each pair ask the second, and score the pair.
 
         In the strict profile a device gives a limited number of answers in its life. They are
-        counted, and kept: in the book, in the run folder, or with this object. A pair beyond the
+        counted, and kept: in the run folder, or with this object. A pair beyond the
         limit is scored by what the first device knows alone.
 
         Args:

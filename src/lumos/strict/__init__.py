@@ -3,6 +3,6 @@
 A run is a list of stages (`stages`; those of the tasks are in `classify.stages` and `link.stages`).
 `trainer` goes through them on a shard, and `sums` has the masked sums with noise and the
 coordinator. `messages` has the messages to neighbours, `features` the local scaling of features,
-`accounting` the charges of a run, `book` the privacy account of all runs, and each task its
+`accounting` the charges of a run (`lumos.ldp.account` keeps them), and each task its
 `guarantees`. Unprotected messages (the door `open`) are disabled.
 """

@@ -1,7 +1,7 @@
 """The guarantees of a strict run: their tables, how to read them, in plain English, and warnings.
 
 A row is named by its relation: what differs between the two cases that an attacker tries to tell
-apart. With a book there are two columns for each one: this run, and all runs with the book.
+apart. With an account there are two columns for each one: this run, and all runs with it.
 
 **classify** has one column for each role. Every figure holds against neighbours, non-neighbours and
 the coordinator together, as long as no more devices collude than masked sums allow. Over several
@@ -34,15 +34,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lumos.strict.accounting import (
-    EDGE,
-    FEATURES,
-    LABEL,
-    NORM,
-    RECORD,
-    BookView,
-    Disclosed,
-)
+from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, RECORD
+from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.link.levels import ALONE, WAYS, Reading
@@ -71,9 +64,9 @@ from lumos.training.guarantees import NO_GUARANTEE as NONE
 from lumos.training.split import Role
 
 FOR_LIFE = ", for life"
-"""Suffix of the columns that count all runs with a book."""
+"""Suffix of the columns that count all runs with a privacy account."""
 NEWLY = "newly spent in this run"
-"""Row with the amounts that a run adds to a book; in columns for life, with the totals."""
+"""Row with the amounts that a run adds to an account; in columns for life, with the totals."""
 EVERYONE = "everyone who sees every message, every sum and the model"
 """The adversary of a guarantee that covers everything."""
 
@@ -175,17 +168,17 @@ _RELATIONS = {
 
 
 def classify_guarantees(
-    schedule: ClassifySchedule, book: BookView | None = None
+    schedule: ClassifySchedule, account: AccountView | None = None
 ) -> list[dict[str, Any]]:
-    """Return one row per relation, with one column per role; with a book, one more for life."""
+    """Return one row per relation, with one column per role; with an account, one for life too."""
     run = {name: schedule.disclosed(role) for name, role in ROLES.items()}
     rows = _classify_rows(schedule, run)
-    if book is None:
+    if account is None:
         return with_life(rows, {}, list(ROLES))
-    life = _classify_rows(schedule, book.life)
-    newly = [_spent(schedule, run[name]._replace(label=book.newly[name])) for name in ROLES]
+    life = _classify_rows(schedule, account.life)
+    newly = [_spent(schedule, run[name]._replace(label=account.newly[name])) for name in ROLES]
     rows[NEWLY] = Row(tuple(newly), against="")
-    life[NEWLY] = Row(tuple(_spent(schedule, book.life[name]) for name in ROLES), against="")
+    life[NEWLY] = Row(tuple(_spent(schedule, account.life[name]) for name in ROLES), against="")
     return with_life(rows, life, list(ROLES))
 
 
@@ -223,7 +216,7 @@ def _cell(schedule: ClassifySchedule, role: Role, spent: Disclosed, relation: _R
 
 
 def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
-    """Return the amounts that a book counts against its limits, each account by itself."""
+    """Return the amounts that an account counts against its limits, each kind by itself."""
     parts = [f"label ε = {up(spent.label)}"] * (spent.label > 0)
     parts += [f"propagated labels ε = {up(spent.propagated_labels)}"] * (
         spent.propagated_labels > 0
@@ -248,7 +241,7 @@ def link_guarantees(schedule: LinkSchedule, life: Disclosed | None = None) -> li
     """Return one row for each relation, with one column for each way out of a device.
 
     Args:
-        life: with a book, the totals of all runs; each column then has one for life beside it.
+        life: with an account, the totals of all runs; each column then has one for life beside it.
     """
     columns = [SUMS, ANSWERS, MESSAGES]
     run = schedule.disclosed()
@@ -358,8 +351,10 @@ def classify_reading(schedule: ClassifySchedule) -> str:
 
 def _over_runs(strict: StrictSettings) -> str:
     """Return a sentence on several runs together."""
-    if strict.book is None:
-        return "This is per run: several runs add up. With `book`, a label is randomized only once."
+    if strict.account is None:
+        return (
+            "This is per run: several runs add up. With `account`, a label is randomized only once."
+        )
     return (
         f"{life_of_runs(strict)} A label costs the largest ε of all its draws, for all runs "
         "together; a changed label is drawn anew, its ε is added, and the change may be noticed."
@@ -369,7 +364,7 @@ def _over_runs(strict: StrictSettings) -> str:
 def link_reading(schedule: LinkSchedule) -> str:
     """Return how to read the table, and where a simulation falls short of it."""
     strict = schedule.strict
-    life = "in its life" if strict.book is not None else "in this run"
+    life = "in its life" if strict.account is not None else "in this run"
     sentences = [
         "Nothing left a device through the door `open`, and nothing of its features was released.",
         f"{adversaries(schedule)}; the broker sees who sends to whom, and bodies unless the "
@@ -390,7 +385,7 @@ def link_reading(schedule: LinkSchedule) -> str:
         "learn what all of them reveal; nothing keeps one person from enrolling several devices.",
         "Columns add up for whoever sees several.",
         "Sums are per run, and several runs add up."
-        if strict.book is None
+        if strict.account is None
         else life_of_runs(strict),
     ]
     return " ".join([*sentences, *control_note(schedule), *shortcuts(schedule)])
@@ -430,17 +425,17 @@ def control_note(schedule: Schedule) -> list[str]:
         return []
     return [
         "The control run is an experiment of a simulation, with randomness of its own: neither "
-        "this table nor any book covers its sums, and publishing its result too would cost as much "
-        "again."
+        "this table nor any account covers its sums, and publishing its result too would cost as "
+        "much again."
     ]
 
 
 def life_of_runs(strict: StrictSettings) -> str:
     """Return two sentences on the columns for life."""
     return (
-        "Columns for life count what is seen in all runs with this book, the largest of any device "
-        "that has the role now; a randomized label that is sent again is seen again, and costs "
-        f"nothing new. Limits for life are ε = {strict.lifetime_epsilon:g} for labels, "
+        "Columns for life count what is seen in all runs with this account, the largest of any "
+        "device that has the role now; a randomized label that is sent again is seen again, and "
+        f"costs nothing new. Limits for life are ε = {strict.lifetime_epsilon:g} for labels, "
         f"{strict.lifetime_propagated_epsilon:g} for propagated labels, and "
         f"{strict.lifetime_feature_epsilon:g} for sums."
     )

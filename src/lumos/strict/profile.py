@@ -6,15 +6,16 @@ one seed repeats itself exactly, and shares no random bit with another run. Sett
 change the run itself (a control run, the checkpoint interval, the comparison of workloads) do not
 change its randomness.
 
-With a book, a run also depends on the entries of its devices: draws of their labels, and partners.
-So the name includes their ids and the draws that are used: a label that changed, and changed back,
-is drawn anew, and a run with the new draw is another run, with noise and charges of its own. The
-path of the book does not matter, but its state at the start of the run does (`name_with_book`). The
-control run uses no book.
+With a privacy account, a run also depends on the draws of its devices' labels. So the name includes
+their ids and the draws that are used: a label that changed, and changed back, is drawn anew, and a
+run with the new draw is another run, with noise and charges of its own. The path of the account
+does not matter, but its state at the start of the run does (`name_with_account`). The control run
+uses no account.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -24,12 +25,15 @@ import numpy as np
 
 from lumos.errors import UsageError
 from lumos.exchange.messages import Door
-from lumos.graph.facts import GraphFacts, facts_of
+from lumos.graph.facts import GraphFacts, GraphPart, facts_of
+from lumos.ldp.account import CALIBRATION, PrivacyAccount
 from lumos.registry import part_name
+from lumos.strict.accounting import limits_of, propagated_label_amounts, sum_amounts
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import feature_form
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import (
+    CALIBRATION_QUERIES,
     CLASSIFY_ONLY,
     LINK_ONLY,
     LINK_PROPAGATED,
@@ -47,10 +51,9 @@ from lumos.training.config import UPDATES, TrainSettings
 from lumos.training.problem import Problem
 from lumos.training.profile import STRICT, Placement, ProfileTexts, Programs
 from lumos.training.split import Role
-from lumos.typing import Arrays
+from lumos.typing import Arrays, Flags, Ints
 
 if TYPE_CHECKING:
-    from lumos.strict.book import ReleaseBook
     from lumos.strict.classify.trainer import ClassifyResult
     from lumos.strict.link.prediction import LinkResult
     from lumos.training.config import Config
@@ -71,7 +74,7 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "low": 0.0,
     "high": 1.0,
     "bins": False,
-    "book": None,
+    "account": None,
     "lifetime_epsilon": 4.0,
     "lifetime_propagated_epsilon": 64.0,
     "min_holders": 5,
@@ -89,6 +92,7 @@ _LINK_NAME: dict[str, Any] = {"word_buckets": 0, "score_degrees": False}
 """The same for one task: settings that existed when its first results were stored."""
 
 _FROZEN_NAMES: dict[str, str] = {
+    "account": "book",  # frozen
     "randomness": "coins",  # frozen
     "label_epsilon": "epsilon",  # frozen
     "feature_epsilon": "update_epsilon",  # frozen
@@ -116,7 +120,7 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
     """Return the name of the randomness of a run, or of its control run.
 
     Args:
-        drawn: with a book, the draws of labels that the run uses.
+        drawn: with an account, the draws of labels that the run uses.
     """
     settings = {**config.flat(), "backbone": part_name(config.model.backbone), **_WITHOUT_EFFECT}
     settings = {name: settings[name] for name in settings.keys() - _ADDED_LATER}
@@ -145,23 +149,23 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
         unused = problem.classes - 1 - simulation.highest_label
     if unused:
         parts.append(f"{unused} classes that no device has")
-    if settings_of(config).book is not None and not control:
-        parts += [repr(problem.in_memory("book").ids_as_text()), drawn]
+    if settings_of(config).account is not None and not control:
+        parts += [repr(problem.in_memory("account").ids_as_text()), drawn]
     digest = blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
     return ("/control" if control else "") + "/" + digest
 
 
-def name_with_book(name: str, state: str) -> str:
-    """Return the name of the randomness of a run with a book.
+def name_with_account(name: str, state: str) -> str:
+    """Return the name of the randomness of a run with an account.
 
-    Every write adds a random stamp to the book, so two books with the same last stamp have the same
-    content, whatever their paths. Two runs of one name then use the same draws and partners: they
-    are one run, and the same noise hides the same numbers. With another stamp the draws, and so the
-    numbers, may differ, and so does the randomness.
+    Every write adds a random mark to the account, so two accounts with the same last mark have the
+    same content, whatever their paths. Two runs of one name then use the same draws: they are one
+    run, and the same noise hides the same numbers. With another mark the draws, and so the numbers,
+    may differ, and so does the randomness.
 
     Args:
         name: as `randomness_name` returns it.
-        state: the last stamp of the book when the run began; empty if there was no book.
+        state: the last mark of the account when the run began; empty if there was no account.
     """
     if not state:
         return name
@@ -218,10 +222,10 @@ class StrictProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse settings that would break a guarantee."""
         strict = settings_of(config)
-        if strict.book is not None and strict.protect != "noise":
+        if strict.account is not None and strict.protect != "noise":
             raise UsageError(
-                f"`protect='{strict.protect}'` has exact sums, which a `book` cannot account for; "
-                "leave the book out, or use `protect='noise'`"
+                f"`protect='{strict.protect}'` has exact sums, which no `account` can count; leave "
+                "the account out, or use `protect='noise'`"
             )
         schedule = self._schedule(facts, config)  # enough epochs …
         schedule.check()  # … and noise that sums carry in full
@@ -241,24 +245,24 @@ class StrictProfile:
 
     def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """Return the name of the randomness: runs that differ in anything have different names."""
-        if control or settings_of(config).book is None:
+        if control or settings_of(config).account is None:
             return randomness_name(problem, config, control=control)
         drawn = self._drawn(problem, config)
         name = randomness_name(problem, config, control=False, drawn=drawn)
 
         def run_in(state: str) -> str:
-            return f"{problem.seed}{name_with_book(name, state)}"
+            return f"{problem.seed}{name_with_account(name, state)}"
 
-        return name_with_book(name, self._book(problem, config).state(run_in))
+        return name_with_account(name, self._account(problem, config).began(run_in))
 
     def _drawn(self, problem: Problem, config: "Config") -> str:
-        """Return a text that identifies the draws of labels that a book has for a run."""
+        """Return a text that identifies the draws of labels that an account has for a run."""
         if config.train.task != "classify" or not problem.facts.labelled:
             return ""
-        labels = np.asarray(problem.in_memory("book").labels)
+        labels = np.asarray(problem.in_memory("account").labels)
         schedule = self._classify_schedule(problem, config)
-        book = self._book(problem, config)
-        return book.drawn(schedule.label_form, labels, schedule.class_names)
+        account = self._account(problem, config)
+        return account.earlier_labels(schedule.label_form, labels, schedule.class_names)
 
     def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
         """Return the trainers of all shards, and the coordinator's program."""
@@ -267,9 +271,9 @@ class StrictProfile:
         from lumos.strict.sums import FollowedSums, StrictCoordinator
 
         problem, config = placement.problem, placement.config
-        book = None
-        if settings_of(config).book is not None:
-            book = self._book(problem, config, placement.randomness)
+        account = placement.account
+        if settings_of(config).account is not None:
+            account = self._account(problem, config, placement.randomness)
         followed = None
         if placement.follows:
             followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
@@ -277,27 +281,18 @@ class StrictProfile:
         trainer: Any
         if config.train.task == "classify":
             schedule, trainer = self._classify_schedule(problem, config), StrictClassifier
-            groups = {
-                role: np.sort(
-                    np.concatenate([part.devices[part.roles == role] for part in problem.parts])
-                )
-                for role in (Role.TRAIN, Role.VALIDATION)
-            }
         else:
             schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
-            groups = {Role.NOBODY: np.arange(problem.facts.devices)}
-        if book is not None and not placement.control:
-            _check_propagated_labels(book, problem, schedule.strict)
-            for role, devices in groups.items():
-                book.check_charge(schedule.sum_charge(role), devices)
-            if config.train.task == "link":
-                book.check_calibration(schedule.strict.score_queries)
         places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
+        given = {"account": account, "control": placement.control, "sums": followed}
+        # Labels are drawn by the trainers. All charges of the run are written together with them,
+        # or none, and before the first message leaves.
+        with nullcontext() if account is None else account.transaction():
+            trainers = [trainer(*place, schedule, **given) for place in places]
+            if account is not None and not placement.control:
+                _charge(account, problem, schedule)
         return Programs[Any](
-            trainers=[
-                trainer(*place, schedule, book=book, control=placement.control, sums=followed)
-                for place in places
-            ],
+            trainers=trainers,
             coordinator=StrictCoordinator(
                 schedule,
                 placement.public,
@@ -333,20 +328,18 @@ class StrictProfile:
             **feature_form(problem.facts, settings_of(config)),
         )
 
-    def _book(self, problem: Problem, config: "Config", randomness: str = "") -> "ReleaseBook":
-        """Return the book of a run that has one; `randomness` names the run."""
-        from lumos.strict.book import ReleaseBook
-
+    def _account(self, problem: Problem, config: "Config", randomness: str = "") -> PrivacyAccount:
+        """Return the account of a simulation that has one; `randomness` names the run."""
         strict = settings_of(config)
-        if strict.book is None:
-            raise ValueError("this run has no `book`")
+        if strict.account is None:
+            raise ValueError("this run has no `account`")
         # A run with fresh randomness is a new run, whatever its settings.
         fresh = os.urandom(8).hex() if config.train.randomness == "system" else ""
-        return ReleaseBook(
-            strict.book,
-            problem.in_memory("book").ids_as_text(),
-            strict.lifetime_epsilon,
-            f"{problem.seed}{randomness}{fresh}",
+        return PrivacyAccount(
+            strict.account,
+            problem.in_memory("account").ids_as_text(),
+            limits=limits_of(strict),
+            run=f"{problem.seed}{randomness}{fresh}",
         )
 
     def check_weights(
@@ -377,17 +370,31 @@ class StrictProfile:
         return LinkResult.restored(kept, settings_of(config), seed)
 
     def for_new_devices(self, config: "Config") -> "Config":
-        """Return the settings without a book: devices of the run repeat their releases."""
-        return replace(config, profile_settings=replace(settings_of(config), book=None))
+        """Return the settings without an account: devices of the run repeat their releases."""
+        return replace(config, profile_settings=replace(settings_of(config), account=None))
 
 
-def _check_propagated_labels(book: "ReleaseBook", problem: Problem, strict: StrictSettings) -> None:
-    """Raise the error that charging for propagated labels would raise."""
-    from lumos.strict.accounting import propagated_label_charge
+def _charge(account: PrivacyAccount, problem: Problem, schedule: Schedule) -> None:
+    """Charge the hosted devices for everything that is new in a run; labels charge themselves.
 
-    if strict.propagated_labels:
-        senders = [part.devices[np.diff(part.offsets) > 0] for part in problem.parts]
-        book.check_charge(propagated_label_charge(strict), np.sort(np.concatenate(senders)))
+    Raises:
+        BudgetExceeded: a device would exceed a limit.
+    """
+
+    def hosted(chosen: Callable[[GraphPart], Flags]) -> Ints:
+        return np.sort(np.concatenate([part.devices[chosen(part)] for part in problem.parts]))
+
+    def role_is(role: Role) -> Callable[[GraphPart], Flags]:
+        return lambda part: part.roles == role
+
+    senders = hosted(lambda part: np.diff(part.offsets) > 0)
+    account.charge(propagated_label_amounts(schedule.strict), senders)
+    if isinstance(schedule, ClassifySchedule):
+        for role in (Role.TRAIN, Role.VALIDATION):
+            account.charge(sum_amounts(schedule.run_mu(role)), hosted(role_is(role)))
+    else:
+        amounts = {**sum_amounts(schedule.run_mu()), CALIBRATION: float(CALIBRATION_QUERIES)}
+        account.charge(amounts, hosted(lambda part: np.ones(len(part.devices), np.bool_)))
 
 
 PROFILE = StrictProfile()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lumos.errors import UsageError, one_of
+from lumos.ldp.account import AccountLimits
 from lumos.ldp.mechanisms import AUTO, check_name
 from lumos.model import ModelSettings
 from lumos.strict.features import Scaling
@@ -101,16 +102,17 @@ class StrictSettings:
     tree_network: bool = False
     """Also train a tree network (`backbone`) on randomized and propagated labels, as one more
     candidate for the private model selection by validation devices (classify)."""
-    book: Path | None = None
-    """File with the devices' privacy account across runs: reusing an earlier release costs no
-    further ε, a new one is charged. Without it, a run is accounted for by itself."""
-    lifetime_epsilon: float = 4.0
-    """Largest total ε of a device's randomized labels over all runs (with a book)."""
-    lifetime_propagated_epsilon: float = 64.0
-    """Largest total ε of a device's propagated labels over all runs (with a book)."""
-    lifetime_feature_epsilon: float = 31.0
+    account: Path | None = None
+    """Folder with the devices' privacy account across runs: labels are randomized once for life,
+    everything else is charged in every run. Without it, a run is accounted for by itself. Real
+    devices have one each (`lumos device --account`)."""
+    lifetime_epsilon: float = AccountLimits.lifetime_epsilon
+    """Largest total ε of a device's randomized labels over all runs (with an account)."""
+    lifetime_propagated_epsilon: float = AccountLimits.lifetime_propagated_epsilon
+    """Largest total ε of a device's propagated labels over all runs (with an account)."""
+    lifetime_feature_epsilon: float = AccountLimits.lifetime_feature_epsilon
     """Largest total ε of a device's sums over all runs, at delta: for replacing its record,
-    and for one of its edges (with a book). Eight runs with default settings cost 30.5."""
+    and for one of its edges (with an account). Eight runs with default settings cost 30.5."""
     embedding: int = 24
     """Dimension of the embedding of a device's tokens, 2 to 64 (link)."""
     tokens: int = 8
@@ -122,9 +124,9 @@ class StrictSettings:
     query_bits: int = 2
     """Bits of one score query, 1 to 3: two devices learn one of 2, 4 or 8 score buckets (link)."""
     score_queries: int = 16
-    """Largest number of score queries that involve a device, over all runs with a book, otherwise
-    in this run: two for calibration, half of the rest for its own queries, half for those of
-    others. 0: no limit, for measurements only (link)."""
+    """Largest number of score queries that involve a device, over all runs with an account,
+    otherwise in this run: two for calibration, half of the rest for its own queries, half for those
+    of others. 0: no limit, for measurements only (link)."""
     query_epsilon: float = float("inf")
     """ε of randomized response on each score query; inf: exact score buckets (link)."""
     signs: Signs = "auto"
@@ -189,8 +191,8 @@ class StrictSettings:
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
         if name == "propagated_epsilon" and not self.propagated_labels:
             return "`propagated_labels=0`, only with propagated labels"
-        if name.startswith("lifetime_") and self.book is None:
-            return "a run on its own, only with `book`"
+        if name.startswith("lifetime_") and self.account is None:
+            return "a run on its own, only with `account`"
         return ""
 
     def for_devices(self, devices: int, given: Collection[str]) -> "StrictSettings":

@@ -21,10 +21,9 @@ import numpy as np
 
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
+from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, RECORD
 from lumos.secagg.noise import Noise, epsilon_for, mu_for
 from lumos.secagg.parameters import limit_for
-from lumos.strict.accounting import EDGE, FEATURES, LABEL, NORM, RECORD, sum_charge
-from lumos.strict.book_records import Charge
 from lumos.strict.features import BUCKETS, CENTRES, SIZES, STAGES, Scaling
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.config import Config
@@ -403,10 +402,6 @@ class Schedule(ABC):
             NORM: self.mu("norm", role),
             EDGE: self.mu("edge", role),
         }
-
-    def sum_charge(self, role: Role = Role.NOBODY) -> Charge:
-        """Return the charge for all sums of a device of some role."""
-        return sum_charge(self.strict, self.run_mu(role))
 
     # Noise.
 

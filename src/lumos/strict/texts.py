@@ -107,12 +107,12 @@ def _told(rows: Rows, alternatives: str, *relations: str) -> str:
 
 
 def _in_life(row: Mapping[str, Any]) -> str:
-    """Return the same figures for all runs with a book; nothing where there is no book."""
+    """Return the same figures for all runs with an account; nothing where there is none."""
     if TOLD_APART_FOR_LIFE not in row:
         return ""
     bound = row[TOLD_APART_FOR_LIFE]
     figure = "" if bound is None else f" {_figures(row)[1]}"
-    return f", in all runs with this book{figure}: {in_percent(bound)}"
+    return f", in all runs with this account{figure}: {in_percent(bound)}"
 
 
 def _guesses(label: Mapping[str, Any], classes: int) -> str:

@@ -10,15 +10,14 @@ from typing import Any
 from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.ldp.bounds import Features
 from lumos.secagg.openings import OpenedSums
 from lumos.storage import part_of
-from lumos.strict.book import BookSeal, ReleaseBook
 from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import FollowedSums, NoisySums
 from lumos.training.problem import PrivateData
-from lumos.training.split import Role
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints
 
@@ -31,7 +30,7 @@ class StrictTrainer(ABC):
         endpoint: its ledger counts ideal sums.
         private: private data of the devices.
         schedule: everything public about the run.
-        book: releases and charges of earlier runs; a control run has none.
+        account: randomized labels and charges of earlier runs; a control run has none.
         control: send messages that depend on no data.
         sums: the coordinator's part in sums; None for that of the hosted devices.
     """
@@ -43,15 +42,15 @@ class StrictTrainer(ABC):
         private: PrivateData,
         schedule: Any,
         *,
-        book: ReleaseBook | None = None,
+        account: PrivacyAccount | None = None,
         control: bool = False,
         sums: FollowedSums | None = None,
     ) -> None:
         self.shard = shard
         self.schedule: Schedule = schedule
         self.control = control
-        # The control run is an experiment with randomness of its own: no book counts it.
-        self.book = None if control else book
+        # The control run is an experiment with randomness of its own: no account counts it.
+        self.account = None if control else account
         self.features = private.features
         self.scaling: FeatureScaling | None = None
         """The scaling of features, once it is learnt; None without scaling."""
@@ -70,7 +69,6 @@ class StrictTrainer(ABC):
         schedule = self.schedule
         yield from self.sums.setup()
         if schedule.first_stages:
-            self._charge_sums()  # before the first sum is opened: the run may end after it
             bits = schedule.config.updates.fraction_bits
             devices = self._scaling_devices()
             self.scaling_sums = ScalingSums(self.features, *devices, bits, schedule.scaling)
@@ -81,7 +79,6 @@ class StrictTrainer(ABC):
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Train epochs `first` + 1 … `last`, with the messages before them."""
-        self._charge_sums()
         for number in range(first, last):
             stage, step = self.schedule.place(number)
             loss = yield from self._go_through(stage, step, number)
@@ -135,15 +132,6 @@ class StrictTrainer(ABC):
             return any(stage.sessions for stage in self.schedule.last_stages)
         return self.schedule.place(epoch)[0].sessions
 
-    def _charge_sums(self) -> None:
-        """Charge all sums of this run to the book, once.
-
-        A run that is resumed after a label changed, and changed back, is another run.
-        """
-        if self.book is not None:
-            for role, devices in self._groups().items():
-                self.book.charge(self.schedule.sum_charge(role), devices)
-
     def _scaling_arrays(self) -> Arrays:
         """Return the scaling of features; empty without one."""
         return {} if self.scaling is None else self.scaling.arrays()
@@ -157,18 +145,17 @@ class StrictTrainer(ABC):
         return self.schedule.config.train.epochs
 
     def _remembered(self) -> Arrays:
-        """Return the seal of the book for a checkpoint or a finished run; empty without a book."""
-        return {} if self.book is None else self.book.seal().arrays()
+        """Return the seal of the account for a checkpoint or a finished run; empty without one."""
+        return {} if self.account is None else self.account.seal().arrays()
 
     def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state.
 
         Raises:
-            InputError: the book is older than the state, or another one.
+            InputError: the account is older than the state, or another one.
         """
-        if self.book is not None:
-            self.book.check_seal(BookSeal.of(state))
-        self._charge_sums()
+        if self.account is not None:
+            self.account.check_seal(Seal.of(state))
         self._restore(state)
 
     def state_dict(self) -> Arrays:
@@ -217,10 +204,6 @@ class StrictTrainer(ABC):
         """Set up the state of the task."""
 
     @abstractmethod
-    def _groups(self) -> dict[Role, Ints]:
-        """Return the hosted devices that a book charges for sums, by role."""
-
-    @abstractmethod
     def _received_rounds(self) -> int:
         """Return the number of replayed stages' sums that were learnt."""
 
@@ -230,7 +213,7 @@ class StrictTrainer(ABC):
 
     @abstractmethod
     def _state(self) -> Arrays:
-        """Return everything that the next epochs depend on, apart from the book."""
+        """Return everything that the next epochs depend on, apart from the account."""
 
     @abstractmethod
     def _scaling_devices(self) -> tuple[Ints, int]:

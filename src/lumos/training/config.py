@@ -119,7 +119,7 @@ TRAIN_OPTIONS = (
     "epsilon",
     "scaling",
     "score_queries",
-    "book",
+    "account",
     "aggregate",
     "randomness",
     "epochs",

@@ -26,8 +26,8 @@ ABOUT, AGAINST, TOLD_APART, WEAK = "about", "against", "told_apart", "weak"
 TOLD_APART_FOR_LIFE = "told_apart_for_life"
 NUMBERS = (AGAINST, TOLD_APART, TOLD_APART_FOR_LIFE, WEAK)
 """Keys of a row beside `about` and its columns: the adversary; the largest probability of telling
-two equally likely alternatives apart in this run, and in all runs with a book; whether one of them
-is weak. A probability is None where nothing is guaranteed."""
+two equally likely alternatives apart in this run, and in all runs with an account; whether one of
+them is weak. A probability is None where nothing is guaranteed."""
 MAX_TOLD_APART = 0.9
 """Probability above which a guarantee is called weak."""
 

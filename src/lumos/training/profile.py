@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lumos.device.randomness import PublicRandomness
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
+    from lumos.ldp.account import PrivacyAccount
     from lumos.training.config import Config
     from lumos.training.problem import PrivateData, Problem
     from lumos.training.trainer import (
@@ -169,6 +170,8 @@ class Placement:
     """True if releases carry no information."""
     step: int = 0
     """Number of the release, where it is a further one."""
+    account: "PrivacyAccount | None" = None
+    """Privacy account of a real device; simulations name theirs in the settings."""
     follows: bool = False
     """True if the trainers are the coordinator's, which has shards without devices and follows the
     training by the sums that it opens."""

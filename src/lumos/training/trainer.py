@@ -187,7 +187,7 @@ class TrainedLinks:
     split: str = ""
     """Digest of the split, as `Problem` has it."""
     ids: Sequence[str] = field(default=(), repr=False)
-    """Original ids of the devices, by which a book finds their entries."""
+    """Original ids of the devices, by which a privacy account finds their entries."""
     folder: Path | None = None
     """The run folder, if there is one."""
     memory: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -424,8 +424,11 @@ class AnswersPairs(Protocol):
         """Return the numbers of questions that the device asked and answered."""
         ...
 
-    def resume(self, used: tuple[int, int]) -> None:
-        """Count on from `used` before a restart; a count never becomes smaller."""
+    def resume(self, used: Sequence[int]) -> None:
+        """Count on from earlier questions: those asked, answered, and of the calibration if known.
+
+        A count never becomes smaller.
+        """
         ...
 
     def device_state_dict(self) -> Arrays:

@@ -405,7 +405,7 @@ ALL = "all sums"
 @attack("link-sums", "words from noisy sums of links", "strict", "link")
 def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows by stage, and for all sums together; nothing where sums have no noise."""
-    config = scene.config("link", aggregate="ideal", randomness="seeded", book=None)
+    config = scene.config("link", aggregate="ideal", randomness="seeded", account=None)
     strict = settings_of(config)
     if strict.protect != "noise":
         return

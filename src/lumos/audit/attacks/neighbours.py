@@ -21,9 +21,9 @@ are evaluated on the other half. Beside them stand the same attackers with u's o
 degree, or whether w is its own neighbour; these are among the inputs of both. No bound is claimed
 for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every AUC.
 
-**Several runs.** With a book a label is drawn once for life. Runs at several ε show draws of one
-chain, so whoever saw all of them knows what the largest ε tells: the cell that the last run prints
-must cover it. Without a book every run draws anew, and their ε add up. A new device that is
+**Several runs.** With an account a label is drawn once for life. Runs at several ε show draws of
+one chain, so whoever saw all of them knows what the largest ε tells: the cell that the last run
+prints must cover it. Without an account every run draws anew, and their ε add up. A new device
 predicted many times receives what its neighbours sent in the run, every time the same. The
 neighbour takes the randomized labels of all runs for independent draws and chooses the likeliest
 label: the best guess where they are independent, and where they are one chain it is the randomized
@@ -560,7 +560,7 @@ def sent_in(recorded: Recorded) -> list[Ints]:
 # Several runs, and a new device that comes often.
 
 FREE_RUNS = 8
-"""Number of runs without a book."""
+"""Number of runs without an account."""
 PREDICTIONS = 40
 """Number of predictions for one new device."""
 TRAINING = "training devices"
@@ -575,18 +575,18 @@ PLENTY = {
     "repeats", "labels from several runs, and a new device that comes often", "strict", "classify"
 )
 def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
-    """Yield rows of runs with a book, of runs without one, and of a new device."""
+    """Yield rows of runs with an account, of runs without one, and of a new device."""
     strict = settings_of(scene.config("classify"))
     epsilon = strict.label_epsilon
-    if strict.protect == "noise":  # exact sums have no book
+    if strict.protect == "noise":  # exact sums have no account
         for what, levels in (
             ("at ε, then at a smaller ε", (epsilon, epsilon / 2)),
             ("at ε, then at a larger ε", (epsilon, 1.5 * epsilon)),
             ("four times at ε", (epsilon,) * 4),
         ):
-            scene.say(f"runs with one book, {what}")
-            yield book_row(scene, what, levels)
-    scene.say(f"{FREE_RUNS} runs without a book")
+            scene.say(f"runs with one account, {what}")
+            yield account_row(scene, what, levels)
+    scene.say(f"{FREE_RUNS} runs without an account")
     yield free_row(scene, epsilon)
     scene.say("a new device, many times")
     yield new_device_row(scene)
@@ -605,31 +605,31 @@ def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     return scene.record(scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes})
 
 
-def book_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
-    """Return the row of runs with one book; the neighbour saw all of them."""
+def account_row(scene: Scene, what: str, levels: Sequence[float]) -> AuditRow:
+    """Return the row of runs with one account; the neighbour saw all of them."""
     with TemporaryDirectory() as folder:
-        book = Path(folder) / "book.npz"
+        account = Path(folder)
         runs = [
-            short(scene, number, label_epsilon=level, book=book, **PLENTY)
+            short(scene, number, label_epsilon=level, account=account, **PLENTY)
             for number, level in enumerate(levels)
         ]
         cell = printed(runs[-1].run, LABEL_REPLACED, TRAINING, life=True)
     return _row_of(
         runs,
-        about=f"label, from the randomized labels of {len(levels)} runs with one book: {what}",
+        about=f"label, from the randomized labels of {len(levels)} runs with one account: {what}",
         cell=cell,
         claim=f"{LABEL_REPLACED}, {TRAINING}, as the last run prints it",
     )
 
 
 def free_row(scene: Scene, epsilon: float) -> AuditRow:
-    """Return the row of runs without a book, whose ε add up."""
-    runs = [short(scene, number, book=None) for number in range(FREE_RUNS)]
+    """Return the row of runs without an account, whose ε add up."""
+    runs = [short(scene, number, account=None) for number in range(FREE_RUNS)]
     return _row_of(
         runs,
-        about=f"label, from the randomized labels of {FREE_RUNS} runs without a book",
+        about=f"label, from the randomized labels of {FREE_RUNS} runs without an account",
         cell=(FREE_RUNS * epsilon, 0.0),
-        claim=f"runs without a book add up: {FREE_RUNS} · {epsilon:g}",
+        claim=f"runs without an account add up: {FREE_RUNS} · {epsilon:g}",
     )
 
 

@@ -99,7 +99,7 @@ class CanaryQuestion:
 def attack_canary(scene: Scene) -> Iterator[AuditRow]:
     """Yield rows for all questions whose sums carry noise."""
     for task in scene.tasks:
-        config = scene.config(task, aggregate="secure", randomness="system", book=None)
+        config = scene.config(task, aggregate="secure", randomness="system", account=None)
         if settings_of(config).protect != "noise":
             continue
         for number, question in enumerate(questions(scene.graph, config)):

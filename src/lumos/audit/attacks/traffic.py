@@ -160,8 +160,8 @@ def _content(task: str, scene: Scene, recorded: Recorded) -> Iterator[AuditRow]:
             dealt_anew(scene.graph, recorded.roles, scene.seed),
             task,
             keep=lambda topic, batch: None,
-            # The book is the devices': an audit must not spend from it for other labels.
-            **({"book": None} if "book" in scene.settings else {}),
+            # The account is the devices': an audit must not spend from it for other labels.
+            **({"account": None} if "account" in scene.settings else {}),
         )
         yield _row(
             task,

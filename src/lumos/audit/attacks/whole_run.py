@@ -77,13 +77,13 @@ UNMOVED = 1e-6
 
 
 def simulated(scene: Scene) -> Recorded:
-    """Return a recorded run with simulated randomness and no book, whose draws can be repeated."""
+    """Return a recorded run with simulated randomness and no account: its draws can be repeated."""
     config = scene.config("classify")
-    if config.train.randomness == "seeded" and settings_of(config).book is None:
+    if config.train.randomness == "seeded" and settings_of(config).account is None:
         return scene.recorded("classify")
     scene.say("recording a run with simulated randomness")
     return scene.record(
-        scene.graph, "classify", keep=without_masked_vectors, randomness="seeded", book=None
+        scene.graph, "classify", keep=without_masked_vectors, randomness="seeded", account=None
     )
 
 

@@ -1,6 +1,6 @@
 """The labels of a run: randomized once, before anything else happens, and never read again.
 
-Guarantee: everything that leaves a device, in this run and in all others with the same book,
+Guarantee: everything that leaves a device, in this run and in all others with the same account,
 depends on its label only through the draws in `lumos.ldp.labels`. So against neighbours,
 non-neighbours and the coordinator together, a label has the pure ε of its one randomized label,
 for any two values and any number of sums and runs.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lumos.device.shard import Shard
+from lumos.ldp.account import PrivacyAccount
 from lumos.ldp.labels import LabelDraws, LabelForm
-from lumos.strict.book import ReleaseBook
 from lumos.strict.features import ROWS, row_maxima, row_sums
 from lumos.typing import Doubles, Flags, Ints
 
@@ -33,8 +33,6 @@ class NoisyLabels(NamedTuple):
     """Encoding of the values."""
     values: Ints
     """[hosted] the randomized label; `NO_LABEL` where a device has none."""
-    paid: Doubles
-    """[hosted] ε that the draws cost in this run."""
     likelihood: Doubles
     """[k, alphabet] probability of the value's digit, given class and place."""
 
@@ -74,10 +72,10 @@ def draw_labels(
     shard: Shard,
     labels: Ints,
     schedule: "ClassifySchedule",
-    book: ReleaseBook | None,
+    account: PrivacyAccount | None,
     participants: Flags,
 ) -> NoisyLabels:
-    """Randomize the labels of training and validation devices, or take them from the book.
+    """Randomize the labels of training and validation devices, or repeat those of the account.
 
     The only function of this profile that sees a true label.
 
@@ -87,20 +85,19 @@ def draw_labels(
     """
     form, epsilon = schedule.label_form, schedule.strict.label_epsilon
     rows = np.flatnonzero(participants)
-    paid = np.zeros(len(shard))
-    if book is None:
+    if account is None:
         drawn = LabelDraws.first(form, labels[rows], shard.randomness, rows).at(epsilon)
-        paid[rows] = epsilon
     else:
-        drawn, paid[rows] = book.labels(
+        seeded = schedule.config.train.randomness == "seeded"
+        drawn = account.labels(
             form,
             shard.devices[rows],
             labels[rows],
             (epsilon,),
-            randomness=shard.randomness,
-            rows=rows,
+            randomness=shard.randomness if seeded else None,
+            rows=rows if seeded else None,
             classes=schedule.class_names,
         )
     values = np.full(len(shard), NO_LABEL, np.int64)
     values[rows] = drawn[0]
-    return NoisyLabels(form, values, paid, form.table(epsilon) * form.places)
+    return NoisyLabels(form, values, form.table(epsilon) * form.places)

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lumos.exchange.endpoint import Program
+from lumos.ldp.account import EDGE
 from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
-from lumos.strict.accounting import EDGE, Disclosed
+from lumos.strict.accounting import Disclosed
 from lumos.strict.classify.encoder import LOSS_SCALE
 from lumos.strict.classify.evidence import (
     PSEUDO_COUNT,
@@ -431,7 +432,7 @@ class ClassifySchedule(Schedule):
     classes: int = 2
     """Number of classes, k."""
     class_names: tuple[str, ...] | None = None
-    """[k] names of the classes, if they have any: a book keeps labels of other classes apart."""
+    """[k] names of the classes, if they have any: an account keeps other lists of classes apart."""
 
     @property
     def kinds(self) -> list[type[Stage]]:

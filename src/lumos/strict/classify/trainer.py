@@ -23,9 +23,10 @@ import numpy.typing as npt
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
+from lumos.ldp.account import LABELS
 from lumos.ldp.bounds import of_one_scale
 from lumos.ldp.mechanisms import one_hot
-from lumos.strict.accounting import BookView, Disclosed, propagated_label_charge
+from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.evidence import (
     EVIDENCE_WEIGHTS_RATE,
@@ -82,8 +83,6 @@ class ClassifyResult(NamedTuple):
     """[hosted, propagated labels, bytes]"""
     roles: Ints
     """[hosted]"""
-    paid: Doubles
-    """[hosted] ε that the draws of labels cost in this run."""
 
     def state_dict(self) -> Arrays:
         """Return all arrays by name."""
@@ -105,7 +104,7 @@ class StrictClassifier(StrictTrainer):
         train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
         self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
         self._roles = private.roles
-        self.labels = draw_labels(shard, private.labels, schedule, self.book, train | validate)
+        self.labels = draw_labels(shard, private.labels, schedule, self.account, train | validate)
         self._randomized_labels = np.where(train, self.labels.values, -1)
         self._sent: list[Bytes] = []
         """[hosted, bytes] of each propagated label."""
@@ -177,9 +176,6 @@ class StrictClassifier(StrictTrainer):
             evidence = np.zeros_like(evidence)
         sent = propagated_labels(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
-        if self.book is not None and number == 1:
-            senders = shard.devices[shard.degree > 0]
-            self.book.charge(propagated_label_charge(self.schedule.strict), senders)
         yield from self._exchange_propagated_labels(number, None)
 
     def _exchange_propagated_labels(self, number: int, slots: Ints | None) -> Program[None]:
@@ -254,7 +250,6 @@ class StrictClassifier(StrictTrainer):
             self._randomized_labels,
             np.stack(self._sent, axis=1) if self._sent else empty,
             self._roles,
-            self.labels.paid,
         )
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
@@ -266,7 +261,7 @@ class StrictClassifier(StrictTrainer):
             evaluated={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=classify_reading(self.schedule),
-            guarantees=classify_guarantees(self.schedule, self._book_view(result)),
+            guarantees=classify_guarantees(self.schedule, self._account_view(result)),
             choice=self.schedule.candidates[self.choice],
             warnings=classify_warnings(self.schedule, self._found()),
             kept={
@@ -288,23 +283,18 @@ class StrictClassifier(StrictTrainer):
             alike=self.encoder.alike(),
         )
 
-    def _book_view(self, result: ClassifyResult) -> BookView | None:
+    def _account_view(self, result: ClassifyResult) -> AccountView | None:
         """Return the amounts that devices have spent, by role; from the results of all shards."""
-        if self.book is None:
+        account = self.account
+        if account is None:
             return None
-        lives = self.book.lives()
+        paid = account.spent(LABELS, this_run=True)
         groups = {name: result.roles == role for name, role in ROLES.items()}
         groups["other devices"] = ~np.isin(result.roles, (Role.TRAIN, Role.VALIDATION))
-        return BookView(
-            life={name: Disclosed.of_lives(lives, group) for name, group in groups.items()},
-            newly={
-                name: float(result.paid[group].max(initial=0)) for name, group in groups.items()
-            },
+        return AccountView(
+            life={name: Disclosed.of_account(account, group) for name, group in groups.items()},
+            newly={name: float(paid[group].max(initial=0)) for name, group in groups.items()},
         )
-
-    def _groups(self) -> dict[Role, Ints]:
-        devices = self.shard.devices
-        return {Role.TRAIN: devices[self.training], Role.VALIDATION: devices[self.validation]}
 
     def _received_rounds(self) -> int:
         return len(self.matrices)

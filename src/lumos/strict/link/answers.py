@@ -15,11 +15,11 @@ reveals nothing about edges. A pair without an answer is scored by the asker's o
 1. Askers ask the other end, within both budgets (`consents`).
 2. Pairs that agreed learn the bucket of their score (`lumos.twoparty.score`), thousands at a time.
 
-**Record.** The book or the run folder keeps the buckets that both ends of a pair learnt: a pair
-that is asked again gets the same ones, and pays nothing. An end does not see the bucket of the
+**Record.** The run folder keeps the buckets that both ends of a pair learnt: a pair that is asked
+again gets the same ones, and pays nothing. An end does not see the bucket of the
 other: with randomized response it contains the end's own shift, and without that shift it would be
 exact. A bucket belongs to the vectors that were compared. Another run has other vectors, so its
-queries are new, and with a book they are paid for from the same budget.
+queries are new. With a privacy account they are paid for from one budget for life.
 """
 
 from collections.abc import Callable
@@ -34,9 +34,9 @@ import numpy.typing as npt
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.ldp.account import ANSWERED, ASKED, QUERIES, PrivacyAccount
 from lumos.ldp.mechanisms import COIN, RandomizedResponse
 from lumos.storage import locked, read_arrays, write_arrays
-from lumos.strict.book_records import ENTRIES, Column, RecordForm
 from lumos.strict.messages import CONSENT, QUESTION
 from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
 from lumos.twoparty.score import LevelSpec, Scorer
@@ -45,7 +45,7 @@ from lumos.typing import Arrays, Doubles, Flags, Ints, Small
 
 NO_LIMIT = 1 << 40
 ANSWER_COUNTS = ("asked", "answered", "calibrated")
-"""Names of the counts of every device."""
+"""Names of the counts of every device, in the order of `lumos.ldp.account.QUERIES`."""
 
 
 def halves(score_queries: int) -> tuple[int, int]:
@@ -88,13 +88,15 @@ class AnswerBudget:
         counts = {name: arrays[f"answers/{name}"] for name in ANSWER_COUNTS}
         return AnswerBudget(**{name: array.astype(np.int64) for name, array in counts.items()})
 
+    @staticmethod
+    def of_account(account: PrivacyAccount) -> "AnswerBudget":
+        """Return what devices have spent in their life."""
+        spent = (account.spent(kind).astype(np.int64) for kind in QUERIES)
+        return AnswerBudget(**dict(zip(ANSWER_COUNTS, spent, strict=True)))
+
     def copy(self) -> "AnswerBudget":
         """Return a copy."""
         return AnswerBudget.of(self.arrays())
-
-    def at(self, devices: Ints) -> "AnswerBudget":
-        """Return a copy for some devices."""
-        return AnswerBudget(**{name: getattr(self, name)[devices] for name in ANSWER_COUNTS})
 
     def digest(self) -> bytes:
         """Return a digest of the counts."""
@@ -329,27 +331,6 @@ FILE = "answers.npz"
 """Name of the file in a run folder."""
 MAX_LEVELS = 8
 """Largest number of score buckets."""
-ANSWERS_FORM = RecordForm(
-    {
-        **{name: Column("i8", (ENTRIES,)) for name in ANSWER_COUNTS},
-        "pairs": Column("i8", ("answers", 2), below=ENTRIES),
-        "levels": Column("i8", ("answers", 2)),
-        "vectors": Column("U", ("answers",)),
-    },
-    named=False,
-)
-"""Arrays of the record in a book: budgets of all entries, and pairs of entries."""
-
-
-def uncounted(record: Arrays) -> bool:
-    """Return whether the budgets do not match the number of recorded answers.
-
-    Args:
-        record: the arrays of a book, as `ANSWERS_FORM` has them.
-    """
-    asked, answered = record["asked"], record["answered"]
-    given = np.bincount(record["pairs"].ravel(), minlength=len(asked))
-    return bool((asked > given).any() or (answered != given - asked).any())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -397,33 +378,12 @@ class AnswerRecord:
             levels[found] = self.levels[here][order][places[found]]
         return _in_order(levels, pairs)
 
-    def add(self, pairs: Ints, levels: Ints, vectors: str | npt.NDArray[np.str_]) -> None:
+    def add(self, pairs: Ints, levels: Ints, vectors: str) -> None:
         """Add answered pairs: [answers, 2] ids, the buckets that they learnt, and the vectors."""
         self.pairs = np.concatenate([self.pairs, np.sort(pairs, axis=1)])
         self.levels = np.concatenate([self.levels, _in_order(levels, pairs)])
         new = np.broadcast_to(np.asarray(vectors, "<U32"), len(pairs))
         self.vectors = np.concatenate([self.vectors.astype("<U32"), new])
-
-    def of_run(self, place: Ints) -> "AnswerRecord":
-        """Return the record of the devices of a run, by their numbers in it.
-
-        Args:
-            place: [devices] the entry of each device of the run.
-        """
-        number = np.full(len(self.budget.asked), -1)
-        number[place] = np.arange(len(place))
-        pairs = number[self.pairs]
-        here = (pairs >= 0).all(axis=1)
-        record = AnswerRecord.of({}, self.budget.at(place))
-        record.add(pairs[here], self.levels[here], self.vectors[here])
-        return record
-
-    def take_back(self, record: "AnswerRecord", place: Ints, known: int) -> None:
-        """Merge a changed record of `of_run`, which had `known` answers before."""
-        for name in ANSWER_COUNTS:
-            getattr(self.budget, name)[place] = getattr(record.budget, name)
-        pairs, levels = place[record.pairs[known:]], record.levels[known:]
-        self.add(pairs, levels, record.vectors[known:])
 
 
 def pair_keys(pairs: Ints, devices: int) -> Ints:
@@ -451,6 +411,27 @@ class AnswerStore(Protocol):
         ...
 
 
+def charged(
+    account: PrivacyAccount, change: Callable[[AnswerRecord], Done]
+) -> Callable[[AnswerRecord], Done]:
+    """Return a change of a record within the budgets of a life.
+
+    Its queries are in the account before the record is written.
+    """
+
+    def within(record: AnswerRecord) -> Done:
+        with account.transaction():
+            record.budget = AnswerBudget.of_account(account)
+            before, everyone = record.budget.copy(), np.arange(len(record.budget.asked))
+            done = change(record)
+            for kind, name in ((ASKED, "asked"), (ANSWERED, "answered")):
+                more = getattr(record.budget, name) - getattr(before, name)
+                account.charge_each(kind, more.astype(np.float64), everyone)
+        return done
+
+    return within
+
+
 class AnswersInMemory:
     """The record of a run that was not written to a folder."""
 
@@ -469,7 +450,7 @@ class AnswersInMemory:
 
 
 class AnswersInFile:
-    """The record of a run without a book, in its folder; readable by its owner only.
+    """The record of a run, in its folder; readable by its owner only.
 
     Args:
         path: the file; it need not exist yet.

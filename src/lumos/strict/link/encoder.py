@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from lumos.device.randomness import PublicRandomness
+from lumos.device.randomness import PrivateRandomness, PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
@@ -52,7 +52,7 @@ def match(
     purpose: str,
     places: int = 1,
     *,
-    looking: Flags | None = None,
+    randomness: PrivateRandomness | None = None,
 ) -> Program[Ints]:
     """Match hosted devices with one of their candidates, or with one that proposes to them.
 
@@ -61,17 +61,17 @@ def match(
         peers: [candidates] ids.
         purpose: names the randomness.
         places: least number of places that a device draws from.
-        looking: [hosted] the devices that take part, all by default; others refuse.
+        randomness: of the hosted devices; by default that of the run.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
     """
-    hosted, randomness = len(shard), shard.randomness
+    hosted, randomness = len(shard), shard.randomness if randomness is None else randomness
     everyone = np.arange(hosted)
     counts = np.bincount(rows, minlength=hosted)
     first = np.cumsum(counts) - counts
     partner = np.full(hosted, NOBODY)
-    free = np.ones(hosted, np.bool_) if looking is None else looking.copy()
+    free = np.ones(hosted, np.bool_)
     for number in range(ROUNDS):
         chance = randomness.uniform(everyone, f"{purpose}/round", number, 3)
         proposing = (chance[:, 0] < 0.5) & free

@@ -8,7 +8,7 @@ Devices need only their vectors and their budgets: the program that asks has no 
 neighbours and non-neighbours alike.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,9 +31,11 @@ from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
-from lumos.strict.book import BookSeal, ReleaseBook
+from lumos.ldp.account import PrivacyAccount, Seal
+from lumos.strict.accounting import limits_of
 from lumos.strict.features import FeatureScaling
 from lumos.strict.link.answers import (
+    ANSWER_COUNTS,
     AT_ONCE,
     FILE,
     UNANSWERED,
@@ -44,6 +46,7 @@ from lumos.strict.link.answers import (
     AnswersInMemory,
     AnswerStore,
     AskedOfPeers,
+    charged,
     digest_of,
     pair_keys,
     scores,
@@ -118,9 +121,10 @@ class LinkResult:
         """Numbers of queries that the devices asked, and that they answered."""
         return int(self.budget.asked.sum()), int(self.budget.answered.sum())
 
-    def resume(self, used: tuple[int, int]) -> None:
-        """Restore the counts of this one device from before a restart."""
-        for counts, before in zip((self.budget.asked, self.budget.answered), used, strict=True):
+    def resume(self, used: Sequence[int]) -> None:
+        """Restore the counts of this one device: asked, answered, and of calibrations if known."""
+        for name, before in zip(ANSWER_COUNTS, used, strict=False):
+            counts = getattr(self.budget, name)
             np.maximum(counts, before, out=counts)
 
     def device_state_dict(self) -> Arrays:
@@ -322,9 +326,18 @@ def predict_pairs(
         return _scored(result, asked.pairs, levels, None)
     fresh = model.config.train.randomness == "system"
     asked = replace(asked, group=model.config.trees.group)
-    answers = _store(model, strict, result).update(
-        lambda record: ask_new(result, asked, record, fresh=fresh)
-    )
+
+    def ask(record: AnswerRecord) -> Answers:
+        return ask_new(result, asked, record, fresh=fresh)
+
+    if strict.account is not None:
+        account = PrivacyAccount(
+            strict.account, model.ids, limits=limits_of(strict), run="prediction"
+        )
+        account.check_seal(Seal.of(model.kept))
+        answers = _store(model, result).update(charged(account, ask))
+    else:
+        answers = _store(model, result).update(ask)
     return _scored(result, asked.pairs, answers.levels, answers.ledger)
 
 
@@ -359,12 +372,8 @@ def _scored(
     )
 
 
-def _store(model: TrainedLinks, strict: StrictSettings, result: LinkResult) -> AnswerStore:
-    """Return the storage of the record: the book, the run folder, or the memory of the run."""
-    if strict.book is not None:
-        book = ReleaseBook(strict.book, model.ids, strict.lifetime_epsilon, "prediction")
-        book.check_seal(BookSeal.of(model.kept))
-        return book
+def _store(model: TrainedLinks, result: LinkResult) -> AnswerStore:
+    """Return the storage of the record: the run folder, or the memory of the run."""
     if model.folder is not None:
         return AnswersInFile(model.folder / FILE, result.budget, len(result.reading.evidence))
     store: AnswerStore = model.memory.setdefault(ANSWERS, AnswersInMemory(result.budget))

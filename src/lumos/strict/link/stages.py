@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from lumos.exchange.endpoint import Program
+from lumos.ldp.account import NORM
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
-from lumos.strict.accounting import NORM, Disclosed
+from lumos.strict.accounting import Disclosed
 from lumos.strict.link.levels import COSINES, WAYS, read_levels
 from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When

@@ -17,11 +17,12 @@ from functools import partial
 import numpy as np
 
 from lumos.crypto.groups import choose_group
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
-from lumos.strict.accounting import Disclosed, propagated_label_charge
-from lumos.strict.book import UNMATCHED
+from lumos.ldp.account import CALIBRATION
+from lumos.strict.accounting import Disclosed
 from lumos.strict.guarantees import link_guarantees, link_reading, link_warnings
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
@@ -45,9 +46,9 @@ from lumos.strict.messages import (
     drawn_values,
     send_over,
 )
+from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
-from lumos.training.split import Role
 from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.twoparty.score import make_scorer
 from lumos.twoparty.workers import InProcess
@@ -67,6 +68,10 @@ class StrictLinker(StrictTrainer):
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = private.held_back
+        self._lifelong: PrivateRandomness | None = None
+        """Randomness that real devices have for life."""
+        if self.account is not None and train.randomness == "system":
+            self._lifelong = self.account.randomness(shard.devices)
         self._partner: Ints | None = None
         """[hosted] ids of the partners, once they are found."""
         self._paired = False
@@ -96,26 +101,22 @@ class StrictLinker(StrictTrainer):
         self._partner = yield from self._find_partners()
 
     def _find_partners(self) -> Program[Ints]:
-        """Return [hosted] partners, found once per book: every search is a hint at degrees.
+        """Return [hosted] partners.
 
-        Devices that have not looked for a partner yet, such as new ones, look among themselves. All
-        others keep their partner, or have none if it is gone or no neighbour in this run.
+        Every search is a hint at degrees. With the randomness of a life, devices with the same
+        neighbours send the same messages in every run.
         """
-        shard, book = self.shard, self.book
-        if book is None:
-            return (yield from match(shard, shard.owner, shard.neighbours, "partners", PLACES))
-        known = book.partners()
-        looking = known == UNMATCHED
-        partner = known[shard.devices]
-        if looking.any():  # of all shards, so that they go through the same rounds
-            mine = looking[shard.devices]
-            found = yield from match(
-                shard, shard.owner, shard.neighbours, "partners", PLACES, looking=mine
+        shard = self.shard
+        return (
+            yield from match(
+                shard,
+                shard.owner,
+                shard.neighbours,
+                "partners",
+                PLACES,
+                randomness=self._lifelong,
             )
-            partner = np.where(mine, found, partner)
-            book.keep_partners(shard.devices[mine], found[mine])
-        near = shard.slots_or_none(np.arange(len(shard)), partner) >= 0
-        return np.where(near, partner, NOBODY)  # an edge may be gone, or held back
+        )
 
     def device_state_dict(self) -> Arrays:
         """Return the state of `StrictTrainer`, and the partners of hosted devices once found."""
@@ -154,9 +155,6 @@ class StrictLinker(StrictTrainer):
         sent = self.sketch.message(number)
         self._sent = [*self._sent[:number], sent[:, 0]]
         bodies = sent[shard.owner]
-        if self.book is not None and number == 1:
-            senders = shard.devices[shard.degree > 0]
-            self.book.charge(propagated_label_charge(strict), senders)
         topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (MARK, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_marks)
         self.sketch.receive(received.receiver, self._marks_in(received, number))
@@ -203,8 +201,9 @@ class StrictLinker(StrictTrainer):
         sum. A public rule chooses the vector that a pair compares.
         """
         shard, strict = self.shard, self.schedule.strict
-        if self.book is not None:
-            self.book.calibrate(shard.devices, strict.score_queries)
+        if self.account is not None and self._attempt:  # the first one is charged with the run
+            amounts, part = {CALIBRATION: float(CALIBRATION_QUERIES)}, f" {self._attempt}"
+            self.account.charge(amounts, shard.devices, part)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         edges = yield from match(shard, rows[order], peers[order], "held back")
@@ -267,13 +266,10 @@ class StrictLinker(StrictTrainer):
         )
 
     def _life(self) -> Disclosed | None:
-        """Return the largest totals of all devices; None without a book."""
-        if self.book is None:
+        """Return the largest totals of all devices; None without an account."""
+        if self.account is None:
             return None
-        return Disclosed.of_lives(self.book.lives(), np.ones(self.shard.total, np.bool_))
-
-    def _groups(self) -> dict[Role, Ints]:
-        return {Role.NOBODY: self.shard.devices}
+        return Disclosed.of_account(self.account, np.ones(self.shard.total, np.bool_))
 
     def _received_rounds(self) -> int:
         return len(self.sketch.usual)
