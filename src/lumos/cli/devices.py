@@ -14,6 +14,7 @@ COMMON = Common()
 def device(
     *folder: Annotated[Path, placed("folder")],
     broker: Annotated[str | None, placed("broker", negative="")] = None,
+    account: Annotated[Path | None, placed("account", negative="")] = None,
     common: Annotated[Common, Parameter(name="*")] = COMMON,
 ) -> None:
     """Run one device of a deployment, or several in a process each.
@@ -30,6 +31,9 @@ def device(
         from this one.
     broker
         Address of the NATS server in place of the plan's, as tls://host:4222.
+    account
+        Folder of the device's privacy account and of its owner's limits for life (limits.json). By
+        default its own folder; for several devices, a folder for each of them in this one.
     """
     common.refuse("seed", "shards", because="run.json has the settings of the run")
     if not folder:
@@ -37,11 +41,11 @@ def device(
     from lumos.deploy.local_federation import run_device, run_devices
 
     if len(folder) == 1:
-        ended = run_device(folder[0], broker)
+        ended = run_device(folder[0], broker, account)
         if common.json:
             print_json({"folder": str(folder[0]), "ended": ended})
         return
-    status = run_devices(folder, broker)
+    status = run_devices(folder, broker, account)
     if status:
         failure = RunFailed("a device did not come to the end of the run")
         failure.exit_status = status

@@ -115,15 +115,18 @@ def up(
     """
     common.refuse("shards", because="every device is a process")
     settings = given(options)
+    account = settings.pop("account", None)
     refuse_settings(settings, deadline=deadline)
     if out is not None:
         refuse_taken(out)
     lay = partial(_laid_out, graph, settings, given(reading), split, common)
     if prepare is not None:
+        if account is not None:
+            raise UsageError("`account` is for the devices: give it to lumos device")
         _prepare(lay, settings, deadline, prepare, out, stay, common)
         return
     with ended_in_order():
-        _run(graph, lay, settings, deadline, out, keep, stay, status, common)
+        _run(graph, lay, settings, deadline, out, keep, stay, status, account, common)
 
 
 def _run(
@@ -135,6 +138,7 @@ def _run(
     keep: bool,
     stay: bool,
     status: int | None,
+    account: Path | None,
     common: Common,
 ) -> None:
     """Train, and remove the folders that are not kept, however it ends."""
@@ -142,7 +146,9 @@ def _run(
     private_folder(home)
     place = home / "parties"
     try:
-        federation = LocalFederation(lay(place), settings, deadline, stay=stay, status=status)
+        federation = LocalFederation(
+            lay(place), settings, deadline, stay=stay, status=status, account=account
+        )
         began = time.monotonic()
         with federation:
             task = settings.get("task", "classify")

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
@@ -45,6 +46,7 @@ from lumos.graph.parts.manifest import MANIFEST, Partition, read_manifest, write
 from lumos.graph.parts.part_source import PartSource
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.graph.parts.stored_part import part_path
+from lumos.ldp.account import AccountLimits
 from lumos.storage import one_line, private_folder, read_json
 from lumos.training.given_split import GivenSplit
 from lumos.training.write_parts import write_parts
@@ -209,15 +211,15 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run_device(path: Path, broker: str | None = None) -> bool:
-    """Run the device of a folder until the run has ended; see `DeviceProcess.run`."""
+def run_device(path: Path, broker: str | None = None, account: Path | None = None) -> bool:
+    """Run the device of a folder until the run has ended; arguments as in `DeviceProcess`."""
     folder = ParticipantFolder.open(path, coordinator=False)
     name = described(folder.participant)
 
     def log(line: str) -> None:
         print(f"{name}: {line}", file=sys.stderr, flush=True)
 
-    return DeviceProcess(folder, log, broker=broker).run()
+    return DeviceProcess(folder, log, broker=broker, account=account).run()
 
 
 def load_program(path: Path) -> None:
@@ -228,12 +230,27 @@ def load_program(path: Path) -> None:
         job.program(phase)  # as the coordinator has it, and not run
 
 
-def run_devices(paths: Sequence[Path], broker: str | None = None) -> int:
-    """Run the devices of several folders, a child process each; return the largest exit status."""
+def run_devices(
+    paths: Sequence[Path], broker: str | None = None, account: Path | None = None
+) -> int:
+    """Run the devices of several folders, a child process each; return the largest exit status.
+
+    Args:
+        account: folder in which each device has a folder of its own for its privacy account.
+    """
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
-    children = [fork(partial(as_status, partial(run_device, path, broker), path)) for path in paths]
+    children = [
+        fork(
+            partial(
+                as_status,
+                partial(run_device, path, broker, None if account is None else account / path.name),
+                path,
+            )
+        )
+        for path in paths
+    ]
     with _passed_on(children):
         return max(_waited(child) for child in children)
 
@@ -283,6 +300,12 @@ COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
 END_SECONDS = 20.0
 """Seconds that devices may take to end after the coordinator, or after a signal."""
 _MEMORY_SECONDS = 2.0
+_UNLIMITED = AccountLimits(
+    lifetime_epsilon=inf,
+    lifetime_propagated_epsilon=inf,
+    lifetime_feature_epsilon=inf,
+    score_queries=0,
+)
 
 
 class LocalFederation:
@@ -297,6 +320,8 @@ class LocalFederation:
         deadline: seconds after which a device that does not answer is left out.
         stay: devices stay after the training, and answer.
         status: port of the coordinator's status page; None for no page.
+        account: folder with the privacy accounts of all devices; None: they last for this run, and
+            have no limits.
     """
 
     def __init__(
@@ -307,8 +332,10 @@ class LocalFederation:
         *,
         stay: bool = False,
         status: int | None = None,
+        account: Path | None = None,
     ) -> None:
         self._layout, self._settings, self._deadline = layout, settings, deadline
+        self._account = account
         self._stay, self._status = stay, status
         self._broker = Broker(layout.broker_config, layout.path / "broker")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -328,7 +355,11 @@ class LocalFederation:
             folders = [str(folder) for folder in self._layout.device_folders()]
             page = () if self._status is None else ("--status", str(self._status))
             self._start(COORDINATOR_LOG, "coordinator", str(self._layout.coordinator), *page)
-            self._start(DEVICES_LOG, "device", *folders)
+            own = () if self._account is None else ("--account", str(self._account))
+            if self._account is None:
+                for folder in self._layout.device_folders():
+                    _UNLIMITED.write(folder)
+            self._start(DEVICES_LOG, "device", *folders, *own)
         except BaseException:
             self._end()
             raise

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ from lumos.errors import RunFailed, UsageError
 from lumos.exchange.observer import own_ledger
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Manifest
+from lumos.ldp.account import AccountLimits, PrivacyAccount
 from lumos.machine import peak_rss_mb, threads_for
 from lumos.runs.schema import plain
 from lumos.storage import part_of, read_json, write_json, write_text
@@ -197,9 +199,34 @@ def _refuse_interrupted(stop: StopRequest) -> None:
 
 
 class DeviceProcess(_ParticipantProcess):
-    """One device, with its state on disk."""
+    """One device, with its state on disk.
+
+    Args:
+        others: those of `_ParticipantProcess`.
+        account: folder of its privacy account and its owner's limits; None: its own folder.
+    """
 
     _farewells = 0
+
+    def __init__(
+        self,
+        folder: ParticipantFolder,
+        log: Callable[[str], None],
+        *,
+        broker: str | None = None,
+        account: Path | None = None,
+    ) -> None:
+        super().__init__(folder, log, broker=broker)
+        self._account_folder = account or folder.path
+
+    def _account(self, run: str) -> PrivacyAccount:
+        """Return the privacy account; `run` names what is charged once."""
+        return PrivacyAccount(
+            self._account_folder,
+            numbers=np.array([self._folder.participant]),
+            limits=AccountLimits.read(self._account_folder),
+            run=run,
+        )
 
     @cached_property
     def _store(self) -> DeviceFolder:
@@ -208,7 +235,8 @@ class DeviceProcess(_ParticipantProcess):
     @cached_property
     def _answering(self) -> AnsweringFiles:
         folder = self._folder
-        return AnsweringFiles(folder.path, folder.plan.run, folder.participant)
+        account = self._account("answers")
+        return AnsweringFiles(folder.path, folder.plan.run, folder.participant, account)
 
     def run(self) -> bool:
         """Take part until the run has ended; False where a signal ended this process before.
@@ -242,6 +270,7 @@ class DeviceProcess(_ParticipantProcess):
     async def _take_part(self) -> str | None:
         """Return the end that the coordinator announced; None where a signal came before."""
         folder = self._folder
+        self._store.begin_run(folder.plan.tag)
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
         self._store.before_save = lambda snapshot: self._write_result(job, snapshot)
@@ -315,8 +344,16 @@ class DeviceProcess(_ParticipantProcess):
         """The device's job; without its secret, of a device that only answers."""
         folder, plan = self._folder, self._folder.plan
         part = PartsFolder.open(folder.path).part([folder.participant], plan.config.train.task)
-        opened = None if keys is None else self._store.opened()
-        return TrainingJob(folder.manifest, plan.config, part, keys, opened, stays=plan.stay)
+        opened, account = None, None
+        if keys is not None:
+            # A run that begins again with another secret draws anew, and is charged again.
+            opened, account = (
+                self._store.opened(),
+                self._account(keys.key("account", plan.tag).hex()),
+            )
+        return TrainingJob(
+            folder.manifest, plan.config, part, keys, opened, stays=plan.stay, account=account
+        )
 
     def _write_result(self, job: TrainingJob, snapshot: Arrays) -> Arrays:
         """After the last phase, keep public weights, and the device's prediction and ledger."""
@@ -328,6 +365,7 @@ class DeviceProcess(_ParticipantProcess):
             "device": self._folder.participant,
             "prediction": _probabilities(job.result),
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
+            "account": self._account("").summary(),
         }
         if part_of(snapshot, ANSWERS_WITH):
             self._answering.begin(snapshot)

@@ -6,12 +6,14 @@
 | `rounds.log` | both | the envelopes received in each round since then |
 | `attempts.log` | both | phases that began again: devices left out, and counts before that |
 | `secret.key` | device | the secret of this run: keys of masked sums and what programs draw |
+| `begun.tag` | device | the run that all of these belong to: a new one begins without them |
 | `openings.log` | device | the sums it gave out shares for since then, and the messages received |
 | `peers.log` | device | senders of envelopes: after a restart it asks them to send again |
 | `weights.npz`, `result.json` | both | the result; the second is written last |
 | `left_out.log` | coordinator | devices that are left out for good |
 
-A device that stays after the training has two more:
+The privacy account of a device (`lumos.ldp.account`) outlives all runs, in the same folder or in
+one that its owner names. A device that stays after the training has two more files:
 
 | file | holds |
 |---|---|
@@ -68,6 +70,7 @@ from lumos.deploy.protocol.questions import AgreedPair, AnsweredPairs, LearntSco
 from lumos.deploy.protocol.rounds import BegunAttempt, RoundRecord
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, UsageError
+from lumos.ldp.account import PrivacyAccount
 from lumos.secagg.openings import OpenedSums, Opening
 from lumos.storage import (
     NEW,
@@ -85,6 +88,7 @@ from lumos.typing import Arrays
 
 SNAPSHOT, ROUNDS, ATTEMPTS = "snapshot.bin", "rounds.log", "attempts.log"
 SECRET, OPENINGS, PEERS = "secret.key", "openings.log", "peers.log"
+BEGUN = "begun.tag"
 LEFT_OUT = "left_out.log"
 ANSWERS, ANSWERING = "answers.log", "answering.bin"
 WEIGHTS, RESULT = "weights.npz", "result.json"
@@ -410,9 +414,26 @@ class DeviceFolder(ParticipantState):
     """The folder of one device in one run."""
 
     remedy = (
-        "this device cannot go on with the run, and is left out after the deadline; give it an "
-        "empty folder for the next one, and never one from a backup"
+        "this device cannot go on with the run, and is left out after the deadline; give it the "
+        "plan of the next one, and never a folder from a backup"
     )
+
+    def begin_run(self, run: bytes) -> None:
+        """Delete the state of an earlier run, which has ended or failed, and note the new one.
+
+        The first call of a process. What the device has released is in its privacy account.
+
+        Args:
+            run: the tag of the run.
+        """
+        path = self.path / BEGUN
+        if path.exists():
+            if path.read_bytes() == run:
+                return
+            self.forget_secret()
+            for name in (*_BEGUN, ANSWERS, ANSWERING):
+                remove(self.path / name)
+        write_bytes(path, run, private=True, durable=True)
 
     def _check_age(self, snapshot: Arrays | None) -> None:
         settled = [
@@ -476,8 +497,7 @@ class DeviceFolder(ParticipantState):
             raise InputError(f"{path}: is damaged; {self.remedy}")
         if whole[:RUN_TAG] != run:
             raise InputError(
-                f"{path}: is of run {whole[:RUN_TAG].hex()}, not of {run.hex()}; give the device "
-                "an empty folder for each run"
+                f"{path}: is of run {whole[:RUN_TAG].hex()}, not of {run.hex()}; {self.remedy}"
             )
         sync_folder(self.path)
         return DeviceKeys(whole[RUN_TAG:])
@@ -537,8 +557,8 @@ class CoordinatorFolder(ParticipantState):
 
 
 _ANSWERS_REMEDY = (
-    "how many answers this device has given is not known, and it answers no more; give it an "
-    "empty folder for the next run, and never one from a backup"
+    "how many answers this device has given is not known, and it answers no more; give it the "
+    "plan of another run, and never a folder from a backup"
 )
 
 
@@ -556,10 +576,14 @@ class AnsweringFiles:
         folder: of the device.
         run: name of the run.
         device: id.
+        account: privacy account of the device over all runs; None for none.
     """
 
-    def __init__(self, folder: Path, run: str, device: int) -> None:
+    def __init__(
+        self, folder: Path, run: str, device: int, account: PrivacyAccount | None = None
+    ) -> None:
         self._log_file, self._file = folder / ANSWERS, folder / ANSWERING
+        self._account = account
         self._begun = _BegunAnswers(run, device)
 
     @property
@@ -603,7 +627,7 @@ class AnsweringFiles:
         if self.exist or self._log.records:
             self._check_log()
         before = [record for record in self._log.records if not isinstance(record, _BegunAnswers)]
-        return AnsweredPairs(before, self._log.append)
+        return AnsweredPairs(before, self._log.append, self._account)
 
     @cached_property
     def _log(self) -> RecordLog[_BegunAnswers | AgreedPair | LearntScore]:

@@ -24,7 +24,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,11 +37,20 @@ from lumos.device.randomness import PrivateRandomness
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.ldp.labels import LabelDraws, LabelForm, check_levels
 from lumos.secagg.noise import epsilon_for, mu_for
-from lumos.storage import locked, private_folder, read_arrays, write_arrays
+from lumos.storage import (
+    locked,
+    one_line,
+    private_folder,
+    read_arrays,
+    read_json,
+    write_arrays,
+    write_json,
+)
 from lumos.typing import Arrays, Doubles, Flags, Ints
 
-FILE = "account.npz"
-"""Name of the file in the folder of an account."""
+FILE, LIMITS = "account.npz", "limits.json"
+"""Files in the folder of an account: the account, and the owner's limits if they are not the
+defaults."""
 VERSION = 3
 """Version of the file. Versions 1 and 2 were the books of earlier releases."""
 SECRET_BYTES = 16
@@ -68,13 +77,18 @@ def sums_about(question: str) -> str:
     return f"sums: {question}"
 
 
+_LIFETIME = ("lifetime_propagated_epsilon", "lifetime_feature_epsilon")
+
+
 class _Limit(NamedTuple):
     setting: str
     kinds: tuple[str, ...]
     """Kinds of charges that it limits together."""
     largest: float
-    reached: Callable[[float], str]
-    """Spells a total of these kinds."""
+    """Largest total of these kinds."""
+    what: str
+    spelled: Callable[[float], float]
+    """From a total of these kinds to the unit of the setting."""
     advice: str
 
 
@@ -94,61 +108,60 @@ class AccountLimits:
     """Largest number of score queries that involve the device; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "propagated_epsilon", "feature_epsilon"):
-            if not getattr(self, f"lifetime_{name}") > 0:
-                raise UsageError(
-                    f"`lifetime_{name}` must be above 0, got {getattr(self, f'lifetime_{name}')}"
-                )
+        for name in ("lifetime_epsilon", *_LIFETIME):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
         if not 0 < self.delta < 1:
             raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
         if self.score_queries < 0:
             raise UsageError(f"`score_queries` must be 0 or more, got {self.score_queries}")
 
+    @classmethod
+    def read(cls, folder: Path) -> "AccountLimits":
+        """Read `limits.json` of an account's folder; the defaults if there is none.
+
+        Raises:
+            InputError: a limit is unknown, or no limit.
+        """
+        path = folder / LIMITS
+        if not path.exists():
+            return cls()
+        try:
+            return cls(**read_json(path))
+        except (TypeError, UsageError) as error:
+            raise InputError(f"{path}: {one_line(error)}; correct it, or delete it") from None
+
+    def write(self, folder: Path) -> None:
+        """Write `limits.json`."""
+        write_json(folder / LIMITS, asdict(self), private=True, durable=True)
+
     def all(self) -> list[_Limit]:
         """Return the limits, each with the kinds of charges that it is about."""
-        most = self.lifetime_feature_epsilon
-        square = mu_for(most, self.delta) ** 2 if math.isfinite(most) else math.inf
-
-        def sums(question: str, what: str) -> _Limit:
-            ends = ENDS.get(question, 1.0)
-
-            def reached(total: float) -> str:
-                epsilon = epsilon_for(ends * math.sqrt(total), self.delta)
-                return f"sums would reach ε = {epsilon:.4g} at δ = {self.delta:g} for {what}"
-
-            return _Limit(
-                "lifetime_feature_epsilon",
-                (sums_about(question),),
-                square / ends**2,
-                reached,
-                "lower `feature_epsilon`",
-            )
-
         return [
-            _Limit(
-                "lifetime_epsilon",
-                (LABELS,),
-                self.lifetime_epsilon,
-                lambda total: f"randomized labels would reach ε = {total:.4g}",
-                "use an ε of earlier draws",
-            ),
-            _Limit(
-                "lifetime_propagated_epsilon",
-                (PROPAGATED,),
-                self.lifetime_propagated_epsilon,
-                lambda total: f"propagated labels would reach ε = {total:.4g}",
-                "lower `propagated_epsilon`",
-            ),
-            sums(RECORD, "the record"),
-            sums(EDGE, "one edge"),
-            _Limit(
-                "score_queries",
-                QUERIES,
-                self.score_queries or math.inf,
-                lambda total: f"score queries would reach {total:.0f}",
-                "predict with an earlier run",
-            ),
+            self._simple("lifetime_epsilon", (LABELS,), "use an ε of earlier draws"),
+            self._simple(_LIFETIME[0], (PROPAGATED,), "lower `propagated_epsilon`"),
+            self._of_sums(RECORD),
+            self._of_sums(EDGE),
+            self._simple("score_queries", QUERIES, "predict with an earlier run"),
         ]
+
+    def _simple(self, setting: str, kinds: tuple[str, ...], advice: str) -> _Limit:
+        largest = getattr(self, setting) or math.inf
+        what = kinds[0] if len(kinds) == 1 else "score queries"
+        return _Limit(setting, kinds, largest, what, float, advice)
+
+    def _of_sums(self, question: str) -> _Limit:
+        setting, ends = _LIFETIME[1], ENDS.get(question, 1.0)
+        most: float = getattr(self, setting)
+        square = mu_for(most, self.delta) ** 2 if math.isfinite(most) else math.inf
+        return _Limit(
+            setting,
+            (sums_about(question),),
+            square / ends**2,
+            f"sums at δ = {self.delta:g}, about one {question},",
+            lambda total: epsilon_for(ends * math.sqrt(total), self.delta),
+            "lower `feature_epsilon`",
+        )
 
 
 class Seal(NamedTuple):
@@ -199,7 +212,7 @@ class PrivacyAccount:
         self.limits = AccountLimits() if limits is None else limits
         self._limits = self.limits.all()
         self._ids = np.asarray(ids, np.str_)
-        self._numbers = np.arange(len(ids)) if numbers is None else numbers
+        self.numbers = np.arange(len(ids)) if numbers is None else numbers
         self._run = run
         self._state: Arrays = {}
         """Content of the file, inside a transaction; otherwise empty."""
@@ -321,7 +334,7 @@ class PrivacyAccount:
         return state
 
     def _entries(self, devices: Ints) -> Ints:
-        return self._place[np.searchsorted(self._numbers, devices)]
+        return self._place[np.searchsorted(self.numbers, devices)]
 
     # Seals, and the state in which a run began.
 
@@ -424,16 +437,21 @@ class PrivacyAccount:
                 self._check(limit, entries[amounts > 0])
 
     def _check(self, limit: _Limit, entries: Ints) -> None:
-        total = np.sum([self._total(kind) for kind in limit.kinds], axis=0)[entries]
-        over = total > limit.largest * TOLERANCE
+        totals = self._totals(limit)[entries]
+        over = totals > limit.largest * TOLERANCE
         if over.any():
-            many = f"{int(over.sum()):,} of {len(self._ids):,} devices, "
+            total = limit.spelled(float(totals.max()))
+            many = f"{int(over.sum()):,} of {len(self._ids):,} devices, " * (len(self._ids) > 1)
             raise BudgetExceeded(
-                f"{limit.reached(float(total.max()))}, above the limit for life "
+                f"{limit.what} would reach {total:.4g}, above the limit for life "
                 f"`{limit.setting}` = {getattr(self.limits, limit.setting):g} "
-                f"({many * (len(self._ids) > 1)}{self.path}); {limit.advice}, or raise "
-                f"`{limit.setting}`"
+                f"({many}{self.path}); {limit.advice}, or raise `{limit.setting}`"
             )
+
+    def _totals(self, limit: _Limit) -> Doubles:
+        """Return [entries] the sum of all charges that a limit is about."""
+        totals: Doubles = np.sum([self._total(kind) for kind in limit.kinds], axis=0)
+        return totals
 
     def _bits(self, rows: Flags) -> Flags:
         """Return [rows, entries] which entries these charges are about."""
@@ -465,6 +483,16 @@ class PrivacyAccount:
             sums = np.array([epsilon_for(math.sqrt(square), delta) for square in different])
             total: Doubles = self._total(LABELS)[self._place] + sums[which]
             return total
+
+    def summary(self) -> dict[str, float]:
+        """Return the largest total of any device, by the limit that it counts against."""
+        reached: dict[str, float] = {}
+        with self.transaction():
+            for limit in self._limits:
+                largest = float(self._totals(limit)[self._place].max(initial=0))
+                before = reached.get(limit.setting, 0.0)
+                reached[limit.setting] = max(before, limit.spelled(largest))
+        return reached
 
     # Randomized labels.
 

@@ -13,6 +13,7 @@ does not matter, but its state at the start of the run does (`name_with_account`
 uses no account.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lumos.errors import UsageError
+from lumos.errors import BudgetExceeded, UsageError
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of
 from lumos.ldp.account import CALIBRATION, PrivacyAccount
@@ -380,6 +381,13 @@ def _charge(account: PrivacyAccount, problem: Problem, schedule: Schedule) -> No
     Raises:
         BudgetExceeded: a device would exceed a limit.
     """
+
+    most = account.limits.lifetime_feature_epsilon
+    if not schedule.noisy and math.isfinite(most):
+        raise BudgetExceeded(
+            f"`protect='{schedule.strict.protect}'` has exact sums, above every limit for life "
+            f"`lifetime_feature_epsilon` = {most:g} ({account.path}); use `protect='noise'`"
+        )
 
     def hosted(chosen: Callable[[GraphPart], Flags]) -> Ints:
         return np.sort(np.concatenate([part.devices[chosen(part)] for part in problem.parts]))

@@ -31,6 +31,7 @@ from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import TOPICS, Batch, Door, Inbox, Outbox
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
+from lumos.ldp.account import PrivacyAccount
 from lumos.secagg.openings import OpenedSums
 from lumos.secagg.parameters import mask_parameters
 from lumos.storage import part_of
@@ -234,6 +235,7 @@ class TrainingJob:
         opened: sums that the device gave out shares for before a restart.
         on_epoch: called after every epoch.
         stays: whether the device answers after the training, also after a restart.
+        account: privacy account of the device over all runs; None for none.
     """
 
     def __init__(
@@ -246,8 +248,10 @@ class TrainingJob:
         on_epoch: OnEpoch | None = None,
         *,
         stays: bool = False,
+        account: PrivacyAccount | None = None,
     ) -> None:
         self._manifest, self._config, self._keys = manifest, config, keys
+        self._account = account
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
         self._seeded = config.train.randomness == "seeded"
@@ -509,6 +513,7 @@ class TrainingJob:
                 coordinator=self.endpoint,
                 public=PublicRandomness(problem.seed),
                 randomness=self._randomness,
+                account=self._account,
                 follows=self._follows,
             )
         )

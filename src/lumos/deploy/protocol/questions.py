@@ -14,7 +14,7 @@ not answer, and the other one answers once its own question is over: then both k
 
 **Restarts.** A device that is restarted has forgotten its open questions, and neither its answers
 nor its budget. An agreement, and the number of answers used, are on disk before anything follows
-from them (`write`).
+from them (`write`, and the device's privacy account, whose limit is for all runs).
 """
 
 from collections import deque
@@ -32,6 +32,7 @@ from lumos.deploy.protocol.rounds import DeviceRounds
 from lumos.errors import LumosError, UsageError
 from lumos.exchange.endpoint import Program, changed
 from lumos.exchange.messages import Outbox
+from lumos.ldp.account import QUERIES, PrivacyAccount
 from lumos.training.trainer import PairAnswer
 
 
@@ -64,18 +65,20 @@ class AnsweredPairs:
     Args:
         before: records of before a restart.
         write: makes a record survive a restart, before it returns.
+        account: privacy account of the device over all runs; None for none.
     """
 
     def __init__(
         self,
         before: Iterable[PairRecord] = (),
         write: Callable[[PairRecord], None] | None = None,
+        account: PrivacyAccount | None = None,
     ) -> None:
-        self._write = write
+        self._write, self._account = write, account
         self._agreed: set[int] = set()
         self._answers: dict[int, PairAnswer] = {}
-        self.used = (0, 0)
-        """Numbers of questions that the device has asked, and that it has answered."""
+        self.used: tuple[int, ...] = (0, 0)
+        """Numbers of questions that the device has asked, and that it has answered, in this run."""
         for record in before:
             self._take(record)
 
@@ -90,8 +93,26 @@ class AnsweredPairs:
         """Return the answer of the pair with this device; None where there is none."""
         return self._answers.get(peer)
 
+    def for_life(self) -> tuple[int, ...]:
+        """Return `used` of all runs, and questions of calibrations; without an account, `used`."""
+        if self._account is None:
+            return self.used
+        with self._account.transaction():
+            return tuple(int(self._account.spent(kind)[0]) for kind in QUERIES)
+
     def agree(self, peer: int, used: tuple[int, int]) -> None:
-        """Note that both ends have agreed. Afterwards messages of the score may be sent."""
+        """Note that both ends have agreed. Afterwards messages of the score may be sent.
+
+        Args:
+            used: `for_life` after this question.
+
+        Raises:
+            BudgetExceeded: the device would exceed its owner's limit.
+        """
+        account = self._account
+        if account is not None:
+            for kind, now, earlier in zip(QUERIES, used, self.for_life(), strict=False):
+                account.charge_each(kind, np.array([float(now - earlier)]), account.numbers)
         self._add(AgreedPair(peer, *used))
 
     def learn(self, peer: int, score: float) -> None:
@@ -259,7 +280,7 @@ class PairQuestions:
     def _begin(
         self, peer: int, number: int, *, asks: bool, now: float, willing: bool = True
     ) -> None:
-        self._job.check_questions().resume(self._pairs.used)
+        self._job.check_questions().resume(self._pairs.for_life())
         willing = willing and not self._pairs.agreed(peer)
         endpoint, program = self._job.question(peer, asks=asks, willing=willing)
         rounds = DeviceRounds(
