@@ -85,16 +85,16 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_audit(
         assert "--out" in capsys.readouterr().err
 
 
-def test_exact_sums_are_audited_without_a_book() -> None:
+def test_exact_sums_are_audited_without_an_account() -> None:
     assert not lumos.run_audit("demo:60", attacks=["repeats"], protect="none").exceeded
 
 
-def test_an_audit_spends_nothing_from_a_book(tmp_path: Path) -> None:
-    book = tmp_path / "book.npz"
-    run = lumos.train("demo:60", book=book, floor=False)
-    before = book.read_bytes()
+def test_an_audit_spends_nothing_from_an_account(tmp_path: Path) -> None:
+    file = tmp_path / "account" / "account.npz"
+    run = lumos.train("demo:60", account=file.parent, floor=False)
+    before = file.read_bytes()
     lumos.run_audit(run, attacks=["randomized-labels"])
-    assert book.read_bytes() == before
+    assert file.read_bytes() == before
 
 
 def test_what_has_nothing_to_attack_is_refused() -> None:

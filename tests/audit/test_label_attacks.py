@@ -263,30 +263,30 @@ def test_degrees_in_propagated_labels_are_found(
     assert below_median() > 0.95 > honest + 0.1
 
 
-def test_several_runs_with_a_book(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_runs_with_an_account(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = scene_of(graph)
     rows = [
-        neighbours.book_row(scene, what, levels)
+        neighbours.account_row(scene, what, levels)
         for what, levels in (("larger", (2.0, 3.0)), ("the same", (3.0,) * 4))
     ]
     assert not report(rows).exceeded
     real = neighbours.short
 
     def forgetful(scene: Scene, number: int, **changes: Any) -> Any:
-        changes["book"].unlink(missing_ok=True)
+        (changes["account"] / "account.npz").unlink(missing_ok=True)
         return real(scene, number, **changes)
 
     monkeypatch.setattr(neighbours, "short", forgetful)
-    twin = neighbours.book_row(scene, "the same", (3.0,) * 4)
+    twin = neighbours.account_row(scene, "the same", (3.0,) * 4)
     assert report([twin]).exceeded
 
 
 def test_a_smaller_epsilon_later_prints_what_the_first_run_told(graph: Graph) -> None:
-    row = neighbours.book_row(scene_of(graph), "smaller", (4.0, 1.0))
+    row = neighbours.account_row(scene_of(graph), "smaller", (4.0, 1.0))
     assert not report([row]).exceeded
 
 
-def test_runs_without_a_book_add_up(graph: Graph) -> None:
+def test_runs_without_an_account_add_up(graph: Graph) -> None:
     row = neighbours.free_row(scene_of(graph, label_epsilon=1.0), 1.0)
     assert row.bound is not None
     assert not report([row]).exceeded

@@ -72,9 +72,9 @@ def test_train(
         ({"protect": "none", "clip": 1}, "clip", "protect='noise'"),
         ({"protect": "none", "feature_epsilon": 1}, "feature_epsilon", "protect='noise'"),
         ({"protect": "none", "delta": 0.1}, "delta", "protect='noise'"),
-        ({"lifetime_epsilon": 5}, "lifetime_epsilon", "book"),
-        ({"lifetime_propagated_epsilon": 5}, "lifetime_propagated_epsilon", "book"),
-        ({"task": "link", "lifetime_feature_epsilon": 5}, "lifetime_feature_epsilon", "book"),
+        ({"lifetime_epsilon": 5}, "lifetime_epsilon", "account"),
+        ({"lifetime_propagated_epsilon": 5}, "lifetime_propagated_epsilon", "account"),
+        ({"task": "link", "lifetime_feature_epsilon": 5}, "lifetime_feature_epsilon", "account"),
         ({**LITERAL, "balancer": "none", "workers": 2}, "workers", "greedy, mcmc"),
         ({**LITERAL, "compare": "ideal", "workers": 2}, "workers", "compare='secure'"),
         ({**LITERAL, "balancer": "optimal", "comparison_budget": 5}, "comparison_budget", "mcmc"),
@@ -182,7 +182,7 @@ def test_every_reason_says_when(profile: str, task: Task) -> None:
         for group in (*COMMON.values(), *(PROFILES[name].settings for name in PROFILES))
         for field in dataclasses.fields(group)
     }
-    for name in fields - {"profile", "task", "book"}:
+    for name in fields - {"profile", "task", "account"}:
         line = reason(profile=profile, task=task, **{name: flat.get(name)})
         if line:
             assert f"`{name}` has no effect with" in line

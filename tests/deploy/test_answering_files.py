@@ -82,7 +82,7 @@ def refused(folder: Path, line: str, **other: int | str) -> None:
     for read in (lambda made: made.load(), lambda made: made.pairs):
         with pytest.raises(InputError, match=line) as raised:
             read(files(folder, **other))  # type: ignore[arg-type]
-        assert "never one from a backup" in str(raised.value)
+        assert "never a folder from a backup" in str(raised.value)
         assert "\n" not in str(raised.value)
 
 

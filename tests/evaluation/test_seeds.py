@@ -63,7 +63,7 @@ def test_the_screen_names_every_variant(folder: Path, capsys: pytest.CaptureFixt
     [
         (["--seeds", "0"], "--seeds must be 1 or more"),
         (["--seeds", "2", "--tensorboard", "--out", "x"], "--tensorboard shows one run"),
-        (["--seeds", "2", "--book", "book.npz"], "--book belongs to one life"),
+        (["--seeds", "2", "--account", "account"], "--account belongs to one life"),
     ],
 )
 def test_mistakes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,7 +107,7 @@ def test_ranks_give_the_run_of_one_process(tmp_path: Path, subtests: Any) -> Non
         ({"seed": 4}, "its split was drawn with `seed=3`, not 4"),
         ({"split": "random"}, "its parts have a split already; leave out `split`"),
         ({"shards": 6}, "has 5 parts, too few for 6 ranks"),
-        ({"book": "book.npz"}, "`book` needs all devices in one process"),
+        ({"account": "account"}, "`account` needs all devices in one process"),
     ],
 )
 def test_what_parts_cannot_be_trained_with(

@@ -1,4 +1,4 @@
-"""Run folders, checkpoints, books and new devices that somebody damaged: it works, or one line.
+"""Run folders, checkpoints, accounts and new devices that somebody damaged: it works, or one line.
 
 A bounded, seeded fuzz. Whatever a file says, either the command works or an error of ours says in
 one line what is wrong; a refusal leaves all files as they were; nobody asks for a gigabyte.
@@ -355,15 +355,15 @@ def test_fuzzed_new_devices(kind: str, finished: dict[str, Path], tmp_path: Path
     assert refusals > 5
 
 
-def test_fuzzed_books(tmp_path: Path) -> None:
-    """Through the public command only: what a book must hold is its own module's to say."""
+def test_fuzzed_accounts(tmp_path: Path) -> None:
+    """Through the public command only: what an account must hold is its own module's to say."""
     rng = np.random.default_rng(4)
-    book = tmp_path / "book.npz"
-    lumos.train("demo:60", book=book, **STRICT)
-    before = book.read_bytes()
+    file = tmp_path / "account.npz"
+    lumos.train("demo:60", account=tmp_path, **STRICT)
+    before = file.read_bytes()
     refusals = 0
     for _ in range(5):
-        book.write_bytes(before)
-        damage(book, rng)
-        refusals += not survives(lambda: lumos.train("demo:60", book=book, **STRICT), tmp_path)
+        file.write_bytes(before)
+        damage(file, rng)
+        refusals += not survives(lambda: lumos.train("demo:60", account=tmp_path, **STRICT), file)
     assert refusals > 0

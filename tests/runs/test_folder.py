@@ -99,10 +99,10 @@ def test_a_folder_of_somebody_keeps_its_mode(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_private_and_so_is_what_an_interruption_left(tmp_path: Path) -> None:
-    (tmp_path / "book.npz.new").write_text("left")
-    (tmp_path / "book.npz.new").chmod(0o644)
-    with locked(tmp_path / "book.npz"):
-        write_arrays(tmp_path / "book.npz", {"x": np.ones(2)}, private=True)
+    (tmp_path / "account.npz.new").write_text("left")
+    (tmp_path / "account.npz.new").chmod(0o644)
+    with locked(tmp_path / "account.npz"):
+        write_arrays(tmp_path / "account.npz", {"x": np.ones(2)}, private=True)
     assert {mode(path) for path in tmp_path.iterdir()} == {0o600}
 
 
@@ -339,7 +339,7 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
     )  # fmt: skip
     settings = {**(REAL if task == "classify" else {"task": "link"}), "randomness": "system"}
     settings["aggregate"] = "secure" if task == "classify" else "ideal"
-    run = lumos.train(tmp_path / "town.npz", book=tmp_path / "book.npz", **settings)
+    run = lumos.train(tmp_path / "town.npz", account=tmp_path / "account", **settings)
     path = tmp_path / "weights.npz"
     run.export(path, simulated=task == "link")
     for written in ("utf-8", "utf-32-le"):  # as names of arrays, and as text in them
@@ -349,7 +349,7 @@ def test_an_export_names_no_place_and_no_device(task: str, tmp_path: Path) -> No
         assert not [name for name in file.files if file[name].shape[:1] == (50,)]
     for text in strings_in(about):
         assert os.sep not in text
-    assert "book" not in about["settings"]
+    assert "account" not in about["settings"]
     assert "source" not in about
     assert (about["task"], about["randomness"]) == (task, "system")
     assert about["aggregate"] == settings["aggregate"]
@@ -385,11 +385,11 @@ def test_the_command_line_refuses_too(
     assert command([*arguments[:2], "--simulated"]) == 2
 
 
-@pytest.mark.parametrize("name", ["run/model.npz", "run/devices.npz", "book.npz", "link.npz"])
+@pytest.mark.parametrize("name", ["run/model.npz", "run/devices.npz", "account/account.npz", "link.npz"])
 def test_an_export_replaces_no_file_of_the_run(tmp_path: Path, name: str) -> None:
-    book = tmp_path / "book.npz"
-    run = lumos.train("demo:60", out=tmp_path / "run", book=book, **STRICT)
-    (tmp_path / "link.npz").symlink_to(book)
+    account = tmp_path / "account"
+    run = lumos.train("demo:60", out=tmp_path / "run", account=account, **STRICT)
+    (tmp_path / "link.npz").symlink_to(account / "account.npz")
     before = (tmp_path / name).read_bytes()
     with pytest.raises(UsageError, match="is a file of the run itself"):
         run.export(tmp_path / name, simulated=True)

@@ -47,7 +47,7 @@ def labels_of(schedule: ClassifySchedule, values: Any) -> NoisyLabels:
     """Labels whose values in the sums are given."""
     form, drawn = schedule.label_form, np.asarray(values, np.int64)
     likelihood = form.table(schedule.strict.label_epsilon) * form.places
-    return NoisyLabels(form, drawn, np.zeros(len(drawn)), likelihood)
+    return NoisyLabels(form, drawn, likelihood)
 
 
 def rounding(schedule: ClassifySchedule) -> Rounding:

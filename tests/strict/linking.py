@@ -162,7 +162,7 @@ def identical(one: Run, other: Run) -> None:
     for arrays, others in pairs:
         assert arrays.keys() == others.keys()
         for name, values in arrays.items():
-            if name.startswith("book/"):  # a book is another with every path
+            if name.startswith("account/"):  # an account is another with every path
                 continue
             assert values.tobytes() == others[name].tobytes(), name
     assert one.embeddings.tobytes() == other.embeddings.tobytes()

@@ -100,7 +100,7 @@ def the_same_randomness() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lumos.strict.profile.randomness_name", name)
-        patch.setattr("lumos.strict.profile.name_with_book", lambda name, state: name)
+        patch.setattr("lumos.strict.profile.name_with_account", lambda name, state: name)
         yield
 
 

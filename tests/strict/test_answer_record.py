@@ -1,4 +1,4 @@
-"""What devices answered: kept by both ends, in memory, in a file or in the book."""
+"""What devices answered: kept by both ends, in memory or in a file; within the budgets of a life."""
 
 import multiprocessing
 import stat
@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from lumos.errors import InputError
+from lumos.errors import BudgetExceeded, InputError
+from lumos.ldp.account import ANSWERED, ASKED, AccountLimits, PrivacyAccount
 from lumos.storage import read_arrays
-from lumos.strict.accounting import PROPAGATED
-from lumos.strict.book import ReleaseBook
-from lumos.strict.book_records import Charge
 from lumos.strict.link.answers import (
     UNANSWERED,
     AnswerBudget,
@@ -22,6 +20,7 @@ from lumos.strict.link.answers import (
     AnswersInFile,
     AnswersInMemory,
     AnswerStore,
+    charged,
     digest_of,
 )
 
@@ -34,15 +33,13 @@ def unused() -> AnswerBudget:
     return AnswerBudget.unused(DEVICES)
 
 
-@pytest.fixture(params=["memory", "file", "book"])
+@pytest.fixture(params=["memory", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     """Opens the same record again and again."""
     if request.param == "memory":
         memory = AnswersInMemory(unused())
         return lambda: memory
-    if request.param == "file":
-        return lambda: AnswersInFile(tmp_path / "answers.npz", unused())
-    return lambda: ReleaseBook(tmp_path / "book.npz", IDS, 4.0, "prediction")
+    return lambda: AnswersInFile(tmp_path / "answers.npz", unused())
 
 
 def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[list[int]]:
@@ -146,33 +143,29 @@ def test_an_interrupted_change_leaves_the_file(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def _ask_many(path: str, kind: str, me: int) -> None:
+def _ask_many(path: str, me: int) -> None:
     """In a process of its own: 20 answers, one at a time."""
-    place = Path(path)
-    store: AnswerStore = (
-        AnswersInFile(place, unused())
-        if kind == "file"
-        else ReleaseBook(place, IDS, 4.0, "prediction")
-    )
+    store = AnswersInFile(Path(path), unused())
+    account = PrivacyAccount(Path(path).parent, IDS, limits=AccountLimits(score_queries=0))
     for number in range(20):
 
         def more(record: AnswerRecord, number: int = number) -> None:
             answer(record, [[me, number % 3 + 3]], np.full((1, 2), number % 4), f"run {me}")
 
-        store.update(more)
+        store.update(charged(account, more))
 
 
-@pytest.mark.parametrize("kind", ["file", "book"])
-def test_two_processes_at_once_lose_nothing(kind: str, tmp_path: Path) -> None:
+def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "answers.npz"
     context = multiprocessing.get_context("spawn")
-    both = [context.Process(target=_ask_many, args=(str(path), kind, me)) for me in (0, 1)]
+    both = [context.Process(target=_ask_many, args=(str(path), me)) for me in (0, 1)]
     for process in both:
         process.start()
     for process in both:
         process.join(timeout=120)
         assert process.exitcode == 0
     arrays = read_arrays(path)
+    assert_array_equal(PrivacyAccount(tmp_path, IDS).spent(ASKED)[:2], [20, 20])
     assert_array_equal(arrays["answers/asked"][:2], [20, 20])
     assert len(arrays["answers/pairs"]) == len(arrays["answers/levels"]) == 40
     assert sorted(set(arrays["answers/vectors"].tolist())) == ["run 0", "run 1"]
@@ -207,29 +200,18 @@ def test_names_of_vectors_differ_with_vectors_and_thresholds() -> None:
     assert digest_of(vectors, (1, 2)) != name
 
 
-def test_the_book_keeps_answers_beside_releases(tmp_path: Path) -> None:
-    path = tmp_path / "book.npz"
-    book = ReleaseBook(path, IDS, 4.0, "a run")
-    book.charge(Charge(name=PROPAGATED, amounts=(2.0,), limits=(4.0,)), np.arange(DEVICES))
-    book.update(lambda record: record.add(np.array([[0, 1]]), np.array([[1, 1]]), "one"))
-    arrays = read_arrays(path)
-    assert_array_equal(arrays["charged/opinions/spent"], [[2.0] * DEVICES])
-    assert arrays["answers/pairs"].tolist() == [[0, 1]]
-
-
-def test_answers_follow_devices_into_another_federation(tmp_path: Path) -> None:
-    """Other numbers, some devices gone, others new: both ends still know the level they learnt."""
-    path = tmp_path / "book.npz"
-
-    def ask(record: AnswerRecord) -> None:
-        answer(record, [[3, 1], [0, 8]], [[2, 0], [1, 3]])
-
-    ReleaseBook(path, IDS, 4.0, "a run").update(ask)
-    later = ["new", *IDS[4:0:-1]]  # devices 4, 3, 2, 1: device 0 is gone, as is 8
-    book = ReleaseBook(path, later, 4.0, "another")
-    assert book.update(lambda record: known(record, [(2, 4), (4, 2)])) == [[2, 0], [0, 2]]
-    assert book.update(lambda record: record.budget.asked.tolist()) == [0, 0, 1, 0, 0]
-    book.update(lambda record: answer(record, [[0, 4]], [[1, 2]]))
-    back = ReleaseBook(path, [*IDS, "new"], 4.0, "third")
-    asked = [(9, 1), (0, 8), (1, 3)]
-    assert back.update(lambda record: known(record, asked)) == [[1, 2], [1, 3], [0, 2]]
+def test_queries_are_charged_for_life_before_they_are_recorded(tmp_path: Path) -> None:
+    """The record of another run begins with what the account has; beyond it nothing is answered."""
+    account = PrivacyAccount(tmp_path, IDS, limits=AccountLimits(score_queries=3))
+    for run in ("one", "two"):
+        (tmp_path / run).mkdir()
+        store = AnswersInFile(tmp_path / run / "answers.npz", unused())
+        store.update(charged(account, lambda record: answer(record, [[3, 1]], [[2, 0]])))
+    assert store.update(lambda record: record.budget.asked.tolist())[3] == 2
+    assert account.spent(ASKED).tolist() == [0, 0, 0, 2, 0, 0, 0, 0, 0]
+    assert account.spent(ANSWERED).tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
+    before = (tmp_path / "two" / "answers.npz").read_bytes()
+    with pytest.raises(BudgetExceeded, match="score queries would reach 4, above .* = 3"):
+        store.update(charged(account, lambda record: answer(record, [[3, 1], [1, 3]], [[0, 0]] * 2)))
+    assert (tmp_path / "two" / "answers.npz").read_bytes() == before
+    assert account.spent(ASKED)[3] == 2

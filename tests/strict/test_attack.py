@@ -90,7 +90,7 @@ def test_labels_of_other_classes_are_drawn_anew(tmp_path: Path) -> None:
     """The same numbers, other meanings: equal randomized labels would say that the numbers are
     equal."""
     graph = little_graph(4)
-    book = {"book": tmp_path / "book.npz", "lifetime_epsilon": 9.0}
+    account = {"account": tmp_path, "lifetime_epsilon": 9.0}
 
     def released(names: str, **settings: Any) -> np.ndarray:
         named = Graph.from_edges(
@@ -100,7 +100,7 @@ def test_labels_of_other_classes_are_drawn_anew(tmp_path: Path) -> None:
             labels=graph.labels,
             classes=list(names),
         )
-        return strict(named, **book, **settings).model.kept["released"]
+        return strict(named, **account, **settings).model.kept["released"]
 
     first, again, others = released("abcd"), released("abcd", clip=0.4), released("efgh")
     sent = first >= 0

@@ -211,7 +211,7 @@ def test_the_reading_says_what_a_simulation_does_not_do(
 
 
 def test_with_a_book_the_reading_says_what_columns_for_life_are() -> None:
-    sentence = reading(schedule_of(book=Path("book.npz")))
+    sentence = reading(schedule_of(account=Path("account")))
     assert "A label costs the largest ε of all its draws" in sentence
-    assert "Columns for life count what is seen in all runs with this book" in sentence
+    assert "Columns for life count what is seen in all runs with this account" in sentence
     assert "ε = 4 for labels, 64 for propagated labels, and 31 for sums" in sentence

@@ -17,7 +17,7 @@ from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_guarantees import IN_SUMS, numbers
 
 from lumos.secagg.noise import epsilon_for
-from lumos.strict.accounting import EDGE, FEATURES, NORM
+from lumos.ldp.account import EDGE, FEATURES, NORM
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import STAGES
 from lumos.strict.guarantees import ROLES, SUMS
@@ -146,7 +146,7 @@ def test_one_mechanism(mu: float, delta: float) -> None:
 
 
 def test_eight_runs_for_life() -> None:
-    """What a book adds up, by μ², is what the library composes sum by sum."""
+    """What an account adds up, by μ², is what the library composes sum by sum."""
     one = of_classify()[TRAINING, FEATURES]
     whole = schedule_of(**FACEBOOK).run_mu(Role.TRAIN)[FEATURES] * math.sqrt(8)
     assert by_library(8 * one) == pytest.approx(epsilon_for(whole, DELTA), abs=5e-3)

@@ -203,10 +203,10 @@ def test_forty_predictions_of_one_new_device_tell_what_one_tells(randomness: str
     assert all(np.array_equal(found[0], again) for again in found)
 
 
-def test_a_new_device_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
+def test_a_new_device_has_nothing_to_put_into_an_account(tmp_path: Path) -> None:
     """It gets its entry when it trains under its id."""
-    graph, path = small(DEVICES), tmp_path / "book.npz"
-    run = strict(graph, book=path)
+    graph, path = small(DEVICES), tmp_path / "account.npz"
+    run = strict(graph, account=tmp_path)
     before = path.read_bytes()
     predict_new_devices(run, [copy_of(graph, 3)], graph=graph)
     assert path.read_bytes() == before
@@ -217,7 +217,7 @@ def test_a_new_device_has_nothing_to_put_into_a_book(tmp_path: Path) -> None:
         labels=np.append(present(graph.labels), 0),
         classes=graph.classes,
     )
-    strict(grown, book=path, seed=1)
+    strict(grown, account=tmp_path, seed=1)
     assert len(read_arrays(path)["ids"]) == DEVICES + 1
 
 

@@ -156,7 +156,7 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
     assert "thresholds" in links
     beside = reading(schedule_of(control=True)), link_reading(link_schedule(control=True))
     for said in beside:
-        assert "nor any book covers" in said
+        assert "nor any account covers" in said
         assert "would cost as much again" in said
     assert "control" not in text
 

@@ -47,7 +47,6 @@ def test_only_those_who_train_or_validate_have_a_value(settings: dict[str, Any])
     assert_array_equal(made.values[~takes_part], NO_LABEL)
     assert (made.values[takes_part] >= 0).all()
     assert (made.values < schedule.label_form.alphabet).all()
-    assert_array_equal(made.paid, np.where(takes_part, schedule.strict.label_epsilon, 0.0))
 
 
 @pytest.mark.parametrize("settings", LEVELS)

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from lumos.secagg.noise import mu_for
-from lumos.strict.accounting import BookView
+from lumos.strict.accounting import AccountView
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.guarantees import ROLES, classify_guarantees, link_guarantees
 from lumos.strict.link.stages import LinkSchedule
@@ -114,21 +114,21 @@ def test_with_a_book_all_runs_are_counted_too() -> None:
         name: each._replace(label=2 * each.label, mu={k: 2 * mu for k, mu in each.mu.items()})
         for name, each in spent.items()
     }
-    book = BookView(life=twice, newly=dict.fromkeys(spent, 0.0))
-    table = classify_guarantees(schedule, book)
+    account = AccountView(life=twice, newly=dict.fromkeys(spent, 0.0))
+    table = classify_guarantees(schedule, account)
     words = dict(classify_in_words(table, 4))
     assert words["Label"].startswith(
         "ε = 3 (label replaced): two equally likely labels are told apart in at most 95.3 % of "
-        "cases (weak), in all runs with this book ε = 6: at most 99.8 % of cases (weak). "
+        "cases (weak), in all runs with this account ε = 6: at most 99.8 % of cases (weak). "
     )
     assert f"guesses it in at most {100 * guess_bound(6, 0.25):.3g} %" in words["Label"]
     features = next(row for row in table if row["about"] == "features replaced")
     assert features["told_apart_for_life"] > 0.9 > features["told_apart"]
     assert features["weak"]
     asked = {name: each._replace(answers=3) for name, each in twice.items()}
-    table = classify_guarantees(schedule, BookView(life=asked, newly=book.newly))
+    table = classify_guarantees(schedule, AccountView(life=asked, newly=account.newly))
     words = dict(classify_in_words(table, 4))
-    assert ", in all runs with this book: no guarantee" in words["Features"]
+    assert ", in all runs with this account: no guarantee" in words["Features"]
 
 
 def test_links() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.narrow import present
+from tests.strict.accounts import amounts
 from tests.strict.replay import little_graph, whole_run
 from tests.strict.strictly import epochs, started, strict, sums
 
@@ -245,7 +246,7 @@ def test_lifetime_limit_is_that_of_all_propagated_labels(sixty: Graph, tmp_path:
     """However many propagated labels each run has; a run that is refused opens no sum."""
 
     def run(propagated_labels: int) -> None:
-        settings = {"book": tmp_path / "book.npz", "lifetime_propagated_epsilon": 20.0}
+        settings = {"account": tmp_path / "account", "lifetime_propagated_epsilon": 20.0}
         strict(sixty, propagated_labels=propagated_labels, **settings)
 
     run(3)  # 12
@@ -255,7 +256,7 @@ def test_lifetime_limit_is_that_of_all_propagated_labels(sixty: Graph, tmp_path:
     assert not opened
     run(0)
     run(1)  # the same run as before: it is not charged again
-    assert read_arrays(tmp_path / "book.npz")["charged/opinions/spent"][0].max() == 16
+    assert amounts(tmp_path / "account").max() == 16
 
 
 def by_chance(seed: int) -> Graph:

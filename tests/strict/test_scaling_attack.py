@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from tests.strict.accounts import amounts
 from tests.narrow import present
 from tests.strict.linking import identical as same_links
 from tests.strict.linking import linked
@@ -24,9 +25,9 @@ from lumos.audit.harness import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
 from lumos.runs.predict import NewDevice, predict_new_devices, trained_links
+from lumos.ldp.account import FEATURES, sums_about
 from lumos.secagg.noise import mu_for
 from lumos.storage import read_arrays, write_arrays
-from lumos.strict.accounting import FEATURES, QUESTIONS
 from lumos.strict.features import (
     BUCKETS,
     CENTRES,
@@ -283,7 +284,7 @@ def test_fused_sums_are_those_of_single_vectors(scaling: str) -> None:
         scaled.learn(stage, total + 0.25, 0.1)
 
 
-# The book.
+# The privacy account.
 
 
 class Stopped(Exception):
@@ -307,10 +308,10 @@ def stopped_after_the_first_sum() -> Iterator[list[np.ndarray]]:
 
 @pytest.mark.parametrize("task", ["classify", "link"])
 def test_sums_are_charged_before_the_first_is_opened(task: str, tmp_path: Path) -> None:
-    """The finding: runs that stopped before their first epoch opened sums that no book counted."""
-    book, graph = tmp_path / "book.npz", few_features(20)
+    """The finding: runs that stopped before their first epoch opened sums that no account counted."""
+    account, graph = tmp_path / "account", few_features(20)
     settings: dict[str, Any] = {
-        "book": book,
+        "account": account,
         "randomness": "system",
         "lifetime_feature_epsilon": 20.0,
     }
@@ -320,17 +321,17 @@ def test_sums_are_charged_before_the_first_is_opened(task: str, tmp_path: Path) 
         for many in range(1, 5):
             with pytest.raises(Stopped):
                 run(graph, **settings)
-            spent = read_arrays(book)["charged/sums/spent"][QUESTIONS.index(FEATURES)]
+            spent = amounts(account, sums_about(FEATURES))
             assert spent.max() == pytest.approx(many * whole)
-        with pytest.raises(BudgetExceeded, match="would exceed their lifetime limit"):
+        with pytest.raises(BudgetExceeded, match="above the limit for life"):
             run(graph, **settings)
     assert len(opened) == 4  # the fifth was refused before any sum
 
 
 def test_a_run_that_goes_on_is_charged_once(tmp_path: Path) -> None:
     """Setup is run again when a run is resumed: the same sums, nothing new."""
-    book, graph = tmp_path / "book.npz", few_features(20)
-    settings: dict[str, Any] = {"book": book, "out": tmp_path / "run", "checkpoint_every": 2}
+    account, graph = tmp_path / "account", few_features(20)
+    settings: dict[str, Any] = {"account": account, "out": tmp_path / "run", "checkpoint_every": 2}
 
     def stop(event: Any) -> None:
         if event.epoch == 5:
@@ -338,10 +339,10 @@ def test_a_run_that_goes_on_is_charged_once(tmp_path: Path) -> None:
 
     with sums() as first, pytest.raises(Stopped):
         strict(graph, on_epoch=stop, **settings)
-    spent = read_arrays(book)["charged/sums/spent"]
+    spent = amounts(account, sums_about(FEATURES))
     with sums() as again:
         strict(graph, resume=True, **settings)
-    assert np.array_equal(read_arrays(book)["charged/sums/spent"], spent)
+    assert np.array_equal(amounts(account, sums_about(FEATURES)), spent)
     before = len(STAGES["standard"])
     for (step, one), (other_step, other) in zip(first[:before], again[:before], strict=True):
         assert step == other_step

@@ -199,4 +199,3 @@ def test_labels_of_devices_that_only_test_are_not_even_drawn() -> None:
     trainer: Any = federation(graph_of(), ROLES).first_trainer
     drawn = trainer.labels
     assert_array_equal(drawn.values >= 0, ROLES != Role.TEST)
-    assert_array_equal(drawn.paid, np.where(ROLES != Role.TEST, 3.0, 0.0))

@@ -307,7 +307,7 @@ class PrivacyAccount:
     @staticmethod
     def _checked(arrays: Arrays) -> Arrays:
         state = {name: array for name, array in arrays.items() if name != "checksum"}
-        same = np.array_equal(arrays.get("checksum", np.empty(0)), _checksum(state))
+        same = arrays.get("checksum", np.empty(0)).tobytes() == _checksum(state).tobytes()
         if not same or state.keys() != _empty().keys() or int(state["version"]) != VERSION:
             raise InputError("is no privacy account, or was changed by hand")
         return state
