@@ -34,6 +34,8 @@ import lumos
 from lumos.crypto import entropy
 from lumos.device.shard import COORDINATOR
 from lumos.graph.facts import facts_of
+from lumos.ldp.account import FILE as ACCOUNT
+from lumos.ldp.account import PrivacyAccount
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.training.guarantees import cells_of
 from lumos.training.split import Role
@@ -161,10 +163,12 @@ def tree_numbers(trees: Any) -> Numbers:
     }
 
 
-def account_numbers(path: Path) -> list[Numbers]:
-    """Return the amounts in the devices' privacy account, as its file has them."""
-    with np.load(path) as arrays:
-        return summaries(arrays[name] for name in arrays.files if arrays[name].dtype.kind == "f")
+def account_numbers(folder: Path) -> dict[str, Any]:
+    """Return the totals of the devices' privacy account, by kind of charge."""
+    with np.load(folder / ACCOUNT) as arrays:
+        ids, kinds = arrays["ids"].tolist(), np.unique(arrays["charges/kind"]).tolist()
+    account = PrivacyAccount(folder, ids)
+    return {kind: summary(account.spent(kind)) for kind in kinds}
 
 
 @contextmanager
@@ -343,11 +347,10 @@ def with_new_devices(settings: Mapping[str, Any]) -> Numbers:
 def with_account(task: str) -> Numbers:
     """Run twice with one privacy account: other seeds, and so other roles."""
     with tempfile.TemporaryDirectory() as folder, repeatable_entropy():
-        path = Path(folder) / "account.npz"
         settings = STRICT if task == "classify" else {"profile": "strict", "task": task}
-        first = trained(GRAPH, settings, book=path)
-        again = trained(GRAPH, settings, book=path, seed=1)
-        return {"first": first, "again": again, "account": account_numbers(path)}
+        first = trained(GRAPH, settings, account=Path(folder))
+        again = trained(GRAPH, settings, account=Path(folder), seed=1)
+        return {"first": first, "again": again, "account": account_numbers(Path(folder))}
 
 
 def balanced(balancer: str, compare: Any = "ideal", **settings: Any) -> Numbers:

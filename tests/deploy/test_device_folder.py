@@ -323,7 +323,7 @@ def test_a_secret_is_drawn_once_for_a_run(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_secret_of_another_run_is_refused(folder: DeviceFolder) -> None:
-    with pytest.raises(InputError, match=f"is of run {RUN.hex()}, not of {OTHER_RUN.hex()}; give"):
+    with pytest.raises(InputError, match=f"is of run {RUN.hex()}, not of {OTHER_RUN.hex()}; this"):
         DeviceFolder(folder.path).keys(OTHER_RUN)
 
 

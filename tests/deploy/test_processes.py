@@ -43,6 +43,8 @@ ROOT = Path(__file__).parents[2]
 HANDED_OUT = {"manifest.json", "run.json", "directory.json"}
 IDENTITY = {"certificate.pem", "key.pem", "seal.key", "authority.pem"}
 RESULT = {"result.json", "weights.npz"}
+OF_THE_DEVICE = {"account.npz", "account.npz.lock", "limits.json", "begun.tag"}
+"""Files that outlive runs, and the tag of the run that all others belong to."""
 
 
 def alive(pid: int) -> bool:
@@ -331,5 +333,5 @@ def check_end(up: Up, participants: Participants) -> None:
     for device in (0, 3, 5):
         stays = {LOCK} if device else set()
         part = {f"part-{device:05}.safetensors"}
-        kept = part | HANDED_OUT | IDENTITY | RESULT | stays
+        kept = part | HANDED_OUT | IDENTITY | RESULT | stays | OF_THE_DEVICE
         assert files_of(participants.layout.device(device)) == kept  # and no secret of the run

@@ -81,9 +81,8 @@ def test_no_device_goes_beyond_a_limit_of_its_owner(name: str, tmp_path: Path) -
     for run in range(fitting):
         opened(tmp_path, f"{run}", **limits).charge(amounts, ALL)
     before, refusing = content(tmp_path), opened(tmp_path, "more", **limits)
-    with pytest.raises(BudgetExceeded) as refused, refusing.transaction():
-        refusing.charge({"something else": 1.0}, ALL)  # all or nothing
-        refusing.charge(amounts, ALL)
+    with pytest.raises(BudgetExceeded) as refused:
+        refusing.charge({"something else": 1.0, **amounts}, ALL)  # all or nothing
     message, setting = str(refused.value), name if name in LIMITS_BY_NAME else FEATURE_LIMIT
     assert f"above the limit for life `{setting}` = " in message
     assert f"raise `{setting}`" in message
@@ -100,9 +99,8 @@ LIMITS_BY_NAME = AccountLimits.__dataclass_fields__
 
 def test_an_exception_that_is_caught_inside_still_writes_nothing(tmp_path: Path) -> None:
     account = opened(tmp_path, lifetime_propagated_epsilon=8.0)
-    with account.transaction():
-        with pytest.raises(BudgetExceeded):
-            account.charge({PROPAGATED: 9.0}, ALL)
+    with account.transaction(), pytest.raises(BudgetExceeded):
+        account.charge({PROPAGATED: 9.0}, ALL)
     assert not (tmp_path / FILE).exists()
 
 
@@ -249,10 +247,8 @@ def test_a_label_is_drawn_once_and_paid_once(form: LabelForm, own: bool, people:
 
 
 def test_the_draws_are_those_of_a_run_without_an_account(people: Devices) -> None:
-    values, _ = people.ask("one", 2.0, 3.0)
-    alone = LabelDraws.first(
-        KRR, LABELLED, PrivateRandomness(secrets_of("one")), np.arange(MANY)
-    )
+    values, _ = people.ask("one", 2.0, 3.0, classes=["a", "b", "c", "d"])
+    alone = LabelDraws.first(KRR, LABELLED, PrivateRandomness(secrets_of("one")), np.arange(MANY))
     assert_array_equal(values, alone.at(2.0, 3.0))
 
 
@@ -409,7 +405,9 @@ def test_an_account_moves_by_its_state(tmp_path: Path) -> None:
     assert_array_equal(again, values)
     assert not paid.any()
     with pytest.raises(InputError, match="is no privacy account"):
-        other.open("two").load_state_dict({**people.open("two").state_dict(), "ids": np.array(FIVE)})
+        other.open("two").load_state_dict(
+            {**people.open("two").state_dict(), "ids": np.array(FIVE)}
+        )
 
 
 def test_a_folder_that_cannot_be_one_says_so(tmp_path: Path) -> None:
@@ -444,11 +442,11 @@ def test_an_account_that_was_copied_back_is_noticed_by_a_run_that_remembers(
     opened(tmp_path, "fifth").charge({PROPAGATED: 1.0}, ALL)
     opened(tmp_path).check_seal(seal)
     # The same ids with each other's entries, and an account that is gone.
-    arrays = {name: array for name, array in read_arrays(tmp_path / FILE).items()}
+    marks = read_arrays(tmp_path / FILE)["marks"]
     swapped = opened(tmp_path, ids="bacde")
     with pytest.raises(InputError, match="is not the account of this run"):
         swapped.check_seal(seal)
-    assert len(np.unique(arrays["marks"])) == len(arrays["marks"]) == 3
+    assert len(np.unique(marks)) == len(marks) == 3
     (tmp_path / FILE).unlink()
     with pytest.raises(InputError, match="older than this run"):
         opened(tmp_path).check_seal(seal)

@@ -385,7 +385,9 @@ def test_the_command_line_refuses_too(
     assert command([*arguments[:2], "--simulated"]) == 2
 
 
-@pytest.mark.parametrize("name", ["run/model.npz", "run/devices.npz", "account/account.npz", "link.npz"])
+@pytest.mark.parametrize(
+    "name", ["run/model.npz", "run/devices.npz", "account/account.npz", "link.npz"]
+)
 def test_an_export_replaces_no_file_of_the_run(tmp_path: Path, name: str) -> None:
     account = tmp_path / "account"
     run = lumos.train("demo:60", out=tmp_path / "run", account=account, **STRICT)

@@ -205,7 +205,8 @@ def test_a_run_beyond_a_limit_is_refused_before_it_begins(
     run = strict if task == "classify" else linked
     given = {"account": account, **(short if task == "classify" else {})}
     run(sixty, **given)
-    before, begun = content(account), []
+    before = content(account)
+    begun: list[EpochEvent] = []
     with listening() as wire, pytest.raises(BudgetExceeded) as refused:
         run(sixty, seed=1, on_epoch=begun.append, **given, **settings)
     assert f"above the limit for life `{setting}` = " in str(refused.value)
@@ -344,8 +345,8 @@ def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
         for device, body in randomized_labels(wire).items():
             said.setdefault(str(graph.ids[device]), set()).add(body)
         drew |= {str(graph.ids[device]) for device in np.flatnonzero(drawing(graph, seed))}
-        for device in np.flatnonzero(graph.degrees > 0):
-            name = str(graph.ids[device])
+        for talking in np.flatnonzero(graph.degrees > 0):
+            name = str(graph.ids[talking])
             talked[name] = talked.get(name, 0.0) + 8.0
         assert {name for name, spent in totals(account, LABELS).items() if spent} == drew
         assert {name: spent for name, spent in totals(account).items() if spent} == talked
@@ -353,9 +354,7 @@ def test_a_graph_that_grows_shrinks_and_is_reordered_keeps_every_budget(
 
 
 @pytest.mark.parametrize("what", ["label and back", "class names", "ids"])
-def test_a_run_with_other_draws_is_another_run(
-    with_account: dict[str, Any], what: str
-) -> None:
+def test_a_run_with_other_draws_is_another_run(with_account: dict[str, Any], what: str) -> None:
     """The same noise over other labels would show the difference of the vectors alone."""
     settings = {**with_account, "lifetime_epsilon": 100.0}
     names = [f"device {number}" for number in range(60)]
@@ -555,5 +554,5 @@ def test_runs_with_different_encoders_share_one_budget(
     assert ask_all(runs[1], 7) > 0
     shutil.rmtree(account)
     linked(town(), **LOUD, seed=3, account=account)
-    with pytest.raises(InputError, match="copied back|is not the account of this run"):
+    with pytest.raises(InputError, match=r"copied back|is not the account of this run"):
         runs[1].ask_links([(0, 6)])

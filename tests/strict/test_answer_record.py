@@ -1,4 +1,4 @@
-"""What devices answered: kept by both ends, in memory or in a file; within the budgets of a life."""
+"""Answers of devices: kept by both ends, in memory or in a file, within the budgets of a life."""
 
 import multiprocessing
 import stat
@@ -211,7 +211,9 @@ def test_queries_are_charged_for_life_before_they_are_recorded(tmp_path: Path) -
     assert account.spent(ASKED).tolist() == [0, 0, 0, 2, 0, 0, 0, 0, 0]
     assert account.spent(ANSWERED).tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]
     before = (tmp_path / "two" / "answers.npz").read_bytes()
-    with pytest.raises(BudgetExceeded, match="score queries would reach 4, above .* = 3"):
-        store.update(charged(account, lambda record: answer(record, [[3, 1], [1, 3]], [[0, 0]] * 2)))
+    with pytest.raises(BudgetExceeded, match=r"score queries would reach 4, above .* = 3"):
+        store.update(
+            charged(account, lambda record: answer(record, [[3, 1], [1, 3]], [[0, 0]] * 2))
+        )
     assert (tmp_path / "two" / "answers.npz").read_bytes() == before
     assert account.spent(ASKED)[3] == 2

@@ -16,8 +16,8 @@ from tests.strict.composition import DELTA, all_sums, honest_noise, moves
 from tests.strict.linking import schedule as link_schedule
 from tests.strict.test_classify_guarantees import IN_SUMS, numbers
 
-from lumos.secagg.noise import epsilon_for
 from lumos.ldp.account import EDGE, FEATURES, NORM
+from lumos.secagg.noise import epsilon_for
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import STAGES
 from lumos.strict.guarantees import ROLES, SUMS

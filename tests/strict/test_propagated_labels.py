@@ -26,7 +26,6 @@ from lumos.errors import BudgetExceeded
 from lumos.graph import Graph
 from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import COIN, make_mechanism
-from lumos.storage import read_arrays
 from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.messages import most_likely, propagated_labels
 from lumos.training.split import Role, split_vertices

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.strict.accounts import amounts
 from tests.narrow import present
+from tests.strict.accounts import amounts
 from tests.strict.linking import identical as same_links
 from tests.strict.linking import linked
 from tests.strict.linking import sums as link_sums
@@ -24,8 +24,8 @@ from lumos.audit.attacks.replay import changed, moved, mu_of
 from lumos.audit.harness import run_audit
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.graph import Graph
-from lumos.runs.predict import NewDevice, predict_new_devices, trained_links
 from lumos.ldp.account import FEATURES, sums_about
+from lumos.runs.predict import NewDevice, predict_new_devices, trained_links
 from lumos.secagg.noise import mu_for
 from lumos.storage import read_arrays, write_arrays
 from lumos.strict.features import (
@@ -308,7 +308,7 @@ def stopped_after_the_first_sum() -> Iterator[list[np.ndarray]]:
 
 @pytest.mark.parametrize("task", ["classify", "link"])
 def test_sums_are_charged_before_the_first_is_opened(task: str, tmp_path: Path) -> None:
-    """The finding: runs that stopped before their first epoch opened sums that no account counted."""
+    """The finding: runs that stopped before their first epoch opened sums that nobody counted."""
     account, graph = tmp_path / "account", few_features(20)
     settings: dict[str, Any] = {
         "account": account,

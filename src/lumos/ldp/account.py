@@ -532,7 +532,8 @@ class PrivacyAccount:
             devices: [devices] numbers, each once.
             labels: [devices] true labels, 0 … k - 1.
             epsilons: one level or several, all finite.
-            randomness: private randomness for draws that are missing; of the account by default.
+            randomness: private randomness of one run, for draws that are missing; that of the
+                account by default.
             rows: [devices] the devices' rows in `randomness`.
             classes: [k] names of the classes; draws with and without names are different ones.
 
@@ -555,6 +556,7 @@ class PrivacyAccount:
             state["labels/label"][row, entries] = labels
             levels, values = state["draws/level"][here], state["draws/values"][here][:, entries]
             largest = np.where(values >= 0, levels[:, None], 0.0).max(axis=0, initial=0.0)
+            lifelong = randomness is None
             draws = LabelDraws(
                 form=form,
                 labels=labels,
@@ -562,7 +564,8 @@ class PrivacyAccount:
                 rows=np.arange(len(devices)) if rows is None else rows,
                 changes=state["labels/changes"][row, entries],
                 levels=dict(zip(levels.tolist(), values, strict=True)),
-                classes=_class_digest(classes),
+                # Runs have one list of classes each, lives may have several.
+                classes=_class_digest(classes) if lifelong else "",
             )
             complete = draws.has(*epsilons)
             drawn = draws.at(*epsilons)

@@ -31,7 +31,7 @@ from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import TOPICS, Batch, Door, Inbox, Outbox
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
-from lumos.ldp.account import PrivacyAccount
+from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.secagg.openings import OpenedSums
 from lumos.secagg.parameters import mask_parameters
 from lumos.storage import part_of
@@ -251,7 +251,7 @@ class TrainingJob:
         account: PrivacyAccount | None = None,
     ) -> None:
         self._manifest, self._config, self._keys = manifest, config, keys
-        self._account = account
+        self.account = account
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
         self._seeded = config.train.randomness == "seeded"
@@ -406,6 +406,8 @@ class TrainingJob:
         self.assigned = arrays["keep"]
         self._received = ReceivedReleases.of(arrays, self._me, self._absent)
         if phase > SETUP:
+            if self.account is not None:  # before anything is drawn or charged
+                self.account.check_seal(Seal.of(part_of(arrays, "run/trainer/")))
             self._trainer = self._make_trainer()
             self._trainer.load_device_state_dict(part_of(arrays, "run/"))
             self._trainer.remember_openings(self._opened)
@@ -513,7 +515,7 @@ class TrainingJob:
                 coordinator=self.endpoint,
                 public=PublicRandomness(problem.seed),
                 randomness=self._randomness,
-                account=self._account,
+                account=self.account,
                 follows=self._follows,
             )
         )
