@@ -15,7 +15,7 @@ from tests.deploy.network import Federation
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.protocol.job import SETUP, TrainingJob
 from lumos.deploy.protocol.questions import AnsweredPairs
-from lumos.deploy.state import ANSWERS, BEGUN, SECRET, DeviceFolder
+from lumos.deploy.state import ANSWERS, BEGUN, SECRET, AnsweringFiles, DeviceFolder
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.errors import BudgetExceeded, InputError
@@ -290,12 +290,26 @@ def test_questions_of_all_runs_have_one_budget(tmp_path: Path) -> None:
         assert pairs.for_life() == (run, 0, 2)
         pairs.agree(3, (run + 1, 0))
     assert AnsweredPairs((), None, account).for_life() == (2, 0, 2)
+    assert not AnsweredPairs((), None, account).exhausted
     AnsweredPairs((), None, account).agree(4, (2, 1))
+    assert AnsweredPairs((), None, account).exhausted  # it asks and answers no more
     with pytest.raises(BudgetExceeded, match=r"score queries would reach 6, above .* = 5"):
         AnsweredPairs((), written.append, account).agree(5, (3, 1))
     assert len(written) == 2
     assert sum(account.spent(kind)[0] for kind in QUERIES) == 5
     assert account.spent(ASKED).tolist() == [2]
+
+
+def test_a_device_that_answers_notices_an_account_that_was_copied_back(tmp_path: Path) -> None:
+    account = PrivacyAccount(tmp_path)
+    account.seal()
+    copy = (tmp_path / FILE).read_bytes()
+    account.charge({CALIBRATION: 2.0}, account.numbers)
+    AnsweringFiles(tmp_path, "run", 0, account).begin({"absent": np.arange(0)})
+    AnsweringFiles(tmp_path, "run", 0, PrivacyAccount(tmp_path)).load()
+    (tmp_path / FILE).write_bytes(copy)
+    with pytest.raises(InputError, match="older than this run: it was copied back"):
+        AnsweringFiles(tmp_path, "run", 0, PrivacyAccount(tmp_path)).load()
 
 
 # The folder of a device.

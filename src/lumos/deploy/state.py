@@ -70,7 +70,7 @@ from lumos.deploy.protocol.questions import AgreedPair, AnsweredPairs, LearntSco
 from lumos.deploy.protocol.rounds import BegunAttempt, RoundRecord
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, UsageError
-from lumos.ldp.account import PrivacyAccount
+from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.secagg.openings import OpenedSums, Opening
 from lumos.storage import (
     NEW,
@@ -601,7 +601,9 @@ class AnsweringFiles:
             self._log.append(self._begun)
         self._check_log()
         kept = {name: array for name, array in snapshot.items() if name.startswith(ANSWERS_WITH)}
-        about = {"run": np.array(self._begun.run), "device": np.array(self._begun.device)}
+        about: Arrays = {"run": np.array(self._begun.run), "device": np.array(self._begun.device)}
+        if self._account is not None:
+            about |= self._account.seal().arrays()
         write_snapshot(self._file, {**kept, **about, "absent": snapshot["absent"]})
 
     def load(self) -> Arrays:
@@ -619,6 +621,8 @@ class AnsweringFiles:
             self._begun.device,
         ):
             raise InputError(f"{self._file}: is of another run or device; {_ANSWERS_REMEDY}")
+        if self._account is not None:
+            self._account.check_seal(Seal.of(arrays))
         return arrays
 
     @cached_property

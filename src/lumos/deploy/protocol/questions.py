@@ -100,6 +100,13 @@ class AnsweredPairs:
         with self._account.transaction():
             return tuple(int(self._account.spent(kind)[0]) for kind in QUERIES)
 
+    @property
+    def exhausted(self) -> bool:
+        """True if the owner's limit of score queries leaves none."""
+        if self._account is None or not self._account.limits.score_queries:
+            return False
+        return sum(self.for_life()) >= self._account.limits.score_queries
+
     def agree(self, peer: int, used: tuple[int, int]) -> None:
         """Note that both ends have agreed. Afterwards messages of the score may be sent.
 
@@ -281,7 +288,7 @@ class PairQuestions:
         self, peer: int, number: int, *, asks: bool, now: float, willing: bool = True
     ) -> None:
         self._job.check_questions().resume(self._pairs.for_life())
-        willing = willing and not self._pairs.agreed(peer)
+        willing = willing and not self._pairs.agreed(peer) and not self._pairs.exhausted
         endpoint, program = self._job.question(peer, asks=asks, willing=willing)
         rounds = DeviceRounds(
             me=self._device,
