@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from lumos.crypto import entropy
+from lumos.crypto.entropy import Expanded
 from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.errors import BudgetExceeded, InputError, UsageError
 from lumos.ldp.account import (
@@ -479,6 +481,23 @@ def test_an_account_that_was_copied_back_draws_the_same_labels(tmp_path: Path) -
     # In a simulation they follow from the run seed, and a copy draws others.
     (tmp_path / FILE).write_bytes(copy)
     assert (people.ask("seeded", 2.0, 3.0)[0] != seen[0]).any()
+
+
+def test_a_charge_takes_no_bytes_from_a_program_of_a_device(tmp_path: Path) -> None:
+    """A restarted device draws the same bytes again, though it is not charged again."""
+
+    def program() -> bytes:
+        with entropy.within(Expanded(bytes(32))):
+            opened(tmp_path).charge({PROPAGATED: 1.0}, ALL)
+            return entropy.draw(16)
+
+    assert program() == program() == Expanded(bytes(32)).draw(16)
+    other = opened(tmp_path / "other")
+    with entropy.within(Expanded(bytes(32))):
+        other.charge({PROPAGATED: 1.0}, ALL)
+    first, second = (read_arrays(folder / FILE) for folder in (tmp_path, tmp_path / "other"))
+    assert not np.array_equal(first["secrets"], second["secrets"])
+    assert not np.array_equal(first["marks"], second["marks"])
 
 
 # The owner's limits.

@@ -76,8 +76,8 @@ def bits(count: int) -> list[int]:
 
 
 @contextmanager
-def within(expanded: Expanded) -> Iterator[None]:
-    """Meanwhile everything is drawn from an expanded key."""
+def within(expanded: Expanded | None) -> Iterator[None]:
+    """Meanwhile everything is drawn from an expanded key; None: from the operating system."""
     token = _EXPANDED.set(expanded)
     try:
         yield

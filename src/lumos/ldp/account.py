@@ -289,7 +289,7 @@ class PrivacyAccount:
             self._changed = True
 
     def _write(self) -> None:
-        mark = np.frombuffer(entropy.draw(8), np.uint64)
+        mark = np.frombuffer(_fresh(8), np.uint64)
         self._state["marks"] = np.append(self._state["marks"], mark)
         content = {**self._state, "checksum": _checksum(self._state)}
         write_arrays(self.path, content, private=True, durable=True)
@@ -320,7 +320,7 @@ class PrivacyAccount:
         self._place, self._new = place, len(new) > 0
         if not self._new:
             return state
-        drawn = np.frombuffer(entropy.draw(SECRET_BYTES * len(new)), np.uint8)
+        drawn = np.frombuffer(_fresh(SECRET_BYTES * len(new)), np.uint8)
         state = {
             **state,
             "ids": np.concatenate([state["ids"], self._ids[new]]),
@@ -639,6 +639,15 @@ def _empty() -> Arrays:
         "charges/amount": number,
         "charges/devices": np.empty((0, 0), np.uint8),
     }
+
+
+def _fresh(count: int) -> bytes:
+    """Return fresh bytes, while a program of a real device draws from its secret, too.
+
+    A restarted program that is not charged again must draw the same bytes all the same.
+    """
+    with entropy.within(None):
+        return entropy.draw(count)
 
 
 def _found(known: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> Ints:
