@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -121,6 +122,13 @@ def test_epsilon_is_that_of_labels_and_of_gaussian_sums(tmp_path: Path) -> None:
             "score_queries": 0.0,
         }
     )
+
+
+@pytest.mark.parametrize("amount", [-1.0, math.inf, math.nan])
+def test_nothing_else_is_a_charge(amount: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="charges are finite and not below 0"):
+        opened(tmp_path).charge({PROPAGATED: amount}, ALL)
+    assert not (tmp_path / FILE).exists()
 
 
 def test_queries_add_up_one_by_one(tmp_path: Path) -> None:

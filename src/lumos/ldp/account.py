@@ -77,9 +77,6 @@ def sums_about(question: str) -> str:
     return f"sums: {question}"
 
 
-_LIFETIME = ("lifetime_propagated_epsilon", "lifetime_feature_epsilon")
-
-
 class _Limit(NamedTuple):
     setting: str
     kinds: tuple[str, ...]
@@ -108,9 +105,9 @@ class AccountLimits:
     """Largest number of score queries that involve the device; 0 for no limit."""
 
     def __post_init__(self) -> None:
-        for name in ("lifetime_epsilon", *_LIFETIME):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"`{name}` must be above 0, got {getattr(self, name)}")
+        for name, value in asdict(self).items():
+            if name.startswith("lifetime_") and not value > 0:
+                raise UsageError(f"`{name}` must be above 0, got {value}")
         if not 0 < self.delta < 1:
             raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
         if self.score_queries < 0:
@@ -139,7 +136,9 @@ class AccountLimits:
         """Return the limits, each with the kinds of charges that it is about."""
         return [
             self._simple("lifetime_epsilon", (LABELS,), "use an ε of earlier draws"),
-            self._simple(_LIFETIME[0], (PROPAGATED,), "lower `propagated_epsilon`"),
+            self._simple(
+                "lifetime_propagated_epsilon", (PROPAGATED,), "lower `propagated_epsilon`"
+            ),
             self._of_sums(RECORD),
             self._of_sums(EDGE),
             self._simple("score_queries", QUERIES, "predict with an earlier run"),
@@ -151,11 +150,10 @@ class AccountLimits:
         return _Limit(setting, kinds, largest, what, float, advice)
 
     def _of_sums(self, question: str) -> _Limit:
-        setting, ends = _LIFETIME[1], ENDS.get(question, 1.0)
-        most: float = getattr(self, setting)
+        most, ends = self.lifetime_feature_epsilon, ENDS.get(question, 1.0)
         square = mu_for(most, self.delta) ** 2 if math.isfinite(most) else math.inf
         return _Limit(
-            setting,
+            "lifetime_feature_epsilon",
             (sums_about(question),),
             square / ends**2,
             f"sums at δ = {self.delta:g}, about one {question},",
@@ -423,6 +421,8 @@ class PrivacyAccount:
     def _add(self, run: str, kind: str, amounts: Doubles, entries: Ints) -> None:
         """Append a row for each different amount; check the limits of devices with more."""
         state = self._state
+        if not (np.isfinite(amounts) & (amounts >= 0)).all():
+            raise ValueError(f"{kind}: charges are finite and not below 0")
         for amount in np.unique(amounts[amounts > 0]):
             flags = np.zeros((1, len(state["ids"])), np.bool_)
             flags[0, entries[amounts == amount]] = True
