@@ -241,16 +241,12 @@ def run_devices(
     load_program(paths[0])
     gc.collect()
     gc.freeze()  # what is shared stays shared
-    children = [
-        fork(
-            partial(
-                as_status,
-                partial(run_device, path, broker, None if account is None else account / path.name),
-                path,
-            )
-        )
-        for path in paths
-    ]
+
+    def run(path: Path) -> int:
+        own = None if account is None else account / path.name
+        return as_status(partial(run_device, path, broker, own), path)
+
+    children = [fork(partial(run, path)) for path in paths]
     with _passed_on(children):
         return max(_waited(child) for child in children)
 

@@ -344,13 +344,9 @@ class DeviceProcess(_ParticipantProcess):
         """The device's job; without its secret, of a device that only answers."""
         folder, plan = self._folder, self._folder.plan
         part = PartsFolder.open(folder.path).part([folder.participant], plan.config.train.task)
-        opened, account = None, None
-        if keys is not None:
-            # A run that begins again with another secret draws anew, and is charged again.
-            opened, account = (
-                self._store.opened(),
-                self._account(keys.key("account", plan.tag).hex()),
-            )
+        opened = None if keys is None else self._store.opened()
+        # A run that begins again with another secret draws anew, and is charged again.
+        account = None if keys is None else self._account(keys.key("account", plan.tag).hex())
         return TrainingJob(
             folder.manifest, plan.config, part, keys, opened, stays=plan.stay, account=account
         )

@@ -107,19 +107,24 @@ class AnsweredPairs:
             return False
         return sum(self.for_life()) >= self._account.limits.score_queries
 
-    def agree(self, peer: int, used: tuple[int, int]) -> None:
+    def agree(
+        self, peer: int, used: tuple[int, int], before: tuple[int, ...] | None = None
+    ) -> None:
         """Note that both ends have agreed. Afterwards messages of the score may be sent.
 
         Args:
-            used: `for_life` after this question.
+            used: numbers of questions asked and answered, with this one.
+            before: the same without it; `for_life` by default.
 
         Raises:
             BudgetExceeded: the device would exceed its owner's limit.
         """
         account = self._account
         if account is not None:
-            for kind, now, earlier in zip(QUERIES, used, self.for_life(), strict=False):
-                account.charge_each(kind, np.array([float(now - earlier)]), account.numbers)
+            earlier = self.for_life() if before is None else before
+            with account.transaction():
+                for kind, one, other in zip(QUERIES, used, earlier, strict=False):
+                    account.charge_each(kind, np.array([float(one - other)]), account.numbers)
         self._add(AgreedPair(peer, *used))
 
     def learn(self, peer: int, score: float) -> None:
@@ -269,7 +274,7 @@ class PairQuestions:
             return question.rounds.advance(now)
         finally:
             if result.used != before:
-                self._pairs.agree(peer, result.used)
+                self._pairs.agree(peer, result.used, before)
 
     def _check_time(self, peer: int, question: _Question, now: float) -> None:
         """Give up a question that gets no answer any more.
