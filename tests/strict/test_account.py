@@ -528,7 +528,7 @@ def test_real_randomness_looks_for_the_same_partners_in_every_run(account: Path)
 def ask_all(run: Run, device: int) -> int:
     """How many of all others answered one device."""
     pairs = [(device, peer) for peer in range(run.about.devices) if peer != device]
-    return int(run.ask_links(pairs).answered.sum())
+    return int(run.ask_links(ids=pairs).answered.sum())
 
 
 @pytest.mark.usefixtures("same_randomness")
@@ -555,4 +555,4 @@ def test_runs_with_different_encoders_share_one_budget(
     shutil.rmtree(account)
     linked(town(), **LOUD, seed=3, account=account)
     with pytest.raises(InputError, match=r"copied back|is not the account of this run"):
-        runs[1].ask_links([(0, 6)])
+        runs[1].ask_links(ids=[(0, 6)])

@@ -83,7 +83,7 @@ def test_a_config_without_arguments_has_all_defaults() -> None:
         ({"label_epsilon": None}, "^`label_epsilon` must be a number, got None$"),
         ({"control": 1}, "^`control` must be True or False, got 1$"),
         ({"profile": 3}, "^`profile` must be text, got 3$"),
-        ({"book": 3}, "^`book` must be a path or None, got 3$"),
+        ({"account": 3}, "^`account` must be a path or None, got 3$"),
         ({"task": 3}, "^`task` must be one of classify, link, got 3$"),
         ({"epoch": 3}, r"^there is no setting 'epoch'; did you mean `epochs`\?$"),
         ({"learning_rat": 1}, r"^there is no setting 'learning_rat'; did you mean `learning_rate`"),

@@ -180,7 +180,7 @@ class RunSettings(TypedDict, total=False):
     propagated_labels: int
     propagated_epsilon: float
     tree_network: bool
-    book: str | Path | None
+    account: str | Path | None
     lifetime_epsilon: float
     lifetime_propagated_epsilon: float
     lifetime_feature_epsilon: float
