@@ -251,8 +251,10 @@ def test_each_conversion_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_wrong_options_list_the_right_ones() -> None:
-    with pytest.raises(UsageError, match=r"no option 'weight' .*directed, weights"):
+    with pytest.raises(UsageError, match=r"no option 'weight' .*; did you mean `weights`\?$"):
         load("demo", weight="drop")
+    with pytest.raises(UsageError, match=r"no option 'xyz' .*; use directed, weights, "):
+        load("demo", xyz="drop")
     with pytest.raises(UsageError, match="weights must be one of refuse, drop; got 'x'"):
         load("demo", weights="x")
 
