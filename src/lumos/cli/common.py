@@ -106,6 +106,9 @@ OPTIONS: Mapping[str, Placed] = {
     # The network and its training.
     "epochs": Placed(MODEL, "passes over all devices"),
     "backbone": Placed(MODEL, "gcn, gat, or another PyG layer"),
+    "model": Placed(MODEL),
+    "projection": Placed(MODEL),
+    "optimizer": Placed(MODEL),
     "tree_network": Placed(MODEL),
     "encoder_epochs": Placed(MODEL),
     "learning_rate": Placed(MODEL),
