@@ -95,6 +95,12 @@ python "$here/link_scores.py"
 (cd "$here/.." && python -m reproduce workload cost --graph facebook --graph lastfm \
     --results none --out "$structure")
 
+echo "== tracking examples with MLflow and Weights & Biases themselves, offline, in an environment of their own"
+rm -rf "$out/tracking"
+python -m venv "$out/tracking/env"
+"$out/tracking/env/bin/pip" install -q -c "$here/../constraints.txt" "$here/..[tracking]"
+"$out/tracking/env/bin/python" "$here/trackers.py" "$out/tracking/runs" | tee "$out/tracking.txt"
+
 echo "== ranks against one process, and scale"
 python "$here/ranks_agree.py" | tee "$out/ranks-agree.txt"
 python "$here/scale.py" "$out/scale" | tee "$out/scale.txt"
