@@ -29,7 +29,7 @@ from lumos.errors import UsageError
 from lumos.graph.parts.part_source import chosen_source
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.runs.text import estimate_texts
-from lumos.storage import private_folder
+from lumos.storage import private_folder, write_json
 from lumos.training.given_split import reading_of
 
 _ASKS = (signal.SIGTERM, signal.SIGHUP)
@@ -157,6 +157,8 @@ def _run(
             if result["weights_sha256"]:
                 federation.save_run(home)
                 result["run"] = str(home)
+            elif out is not None:  # trees alone are no run
+                write_json(out / "result.json", result, private=True)
             if keep or stay:
                 result["parties"] = str(place)
             if common.json:

@@ -129,8 +129,8 @@ def _score_sentence(run: Run) -> str:
     if not run.scores:
         return (
             "Nobody knows how accurate it is. What follows is estimated by noisy sums of "
-            f"{run.split_sizes.validation:,} validation "
-            f"{'edges' if predicts_links(run) else 'devices'}, ± its standard error."
+            f"{'all' if predicts_links(run) else f'{run.split_sizes.validation:,} validation'} "
+            "devices, ± its standard error."
         )
     score, count = format_score(run, score_of(run)), run.split_sizes.test
     if predicts_links(run):

@@ -102,11 +102,18 @@ def estimate_texts(estimates: Mapping[str, float]) -> dict[str, str]:
         for name in estimates
         if name.startswith("levels_auc_") and not name.endswith("_error")
     }
-    return {
-        words: f"{100 * estimates[name]:.1f} ± {100 * estimates[f'{name}_error']:.1f} %"
-        for name, words in names.items()
-        if f"{name}_error" in estimates
-    }
+    found = {}
+    for name, words in names.items():
+        if f"{name}_error" in estimates:
+            value, error = estimates[name], estimates[f"{name}_error"]
+            links = name.startswith("levels_auc_")
+            shown = (
+                f"{value:.3f} ± {error:.3f}"
+                if links
+                else f"{100 * value:.1f} ± {100 * error:.1f} %"
+            )
+            found[words] = shown
+    return found
 
 
 def split_used(run: "Run") -> str:
