@@ -88,7 +88,10 @@ def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
 
 
 def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
-    """How far a vector moves, written out for the default clip of 0.3."""
+    """How far a vector moves, and by an edge the sum; written out for the default clip of 0.3.
+
+    An edge moves one vector of the stages that train, and two of those that judge predictions.
+    """
     cone = 2.0 if schedule.signed else math.sqrt(2)
     short = 0.3 * schedule.strength
     others = 2.0 if schedule.strict.tree_network else 1.0
@@ -109,7 +112,11 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
         SELECTION: {
             "norm": math.sqrt(1 + others),
             "features": every,
-            "edge": math.sqrt(others),
+            "edge": 2 * math.sqrt(others),
         },
-        TEMPERATURE: dict.fromkeys(("norm", "features", "edge"), math.sqrt(5)),
+        TEMPERATURE: {
+            "norm": math.sqrt(5),
+            "features": math.sqrt(5),
+            "edge": 2 * math.sqrt(5),
+        },
     }[stage]

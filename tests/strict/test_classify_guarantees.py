@@ -68,11 +68,11 @@ def numbers(cell: str) -> tuple[float, float]:
     return float(epsilon), float(delta)
 
 
-def sums(schedule: ClassifySchedule, role: str, question: str, ends: int = 1) -> float:
+def sums(schedule: ClassifySchedule, role: str, question: str, changes: int = 1) -> float:
     """ε of all sums that a device of some role is in, from moves and noise alone."""
     return epsilon_of(
         (
-            ends * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
+            changes * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
             for stage, step in all_sums(schedule)
             if stage in IN_SUMS[role]
         ),
@@ -84,10 +84,10 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
     """(ε, δ) of each question that has an answer in numbers."""
     strict = schedule.strict
     label = strict.label_epsilon
-    one_device = strict.propagated_labels * strict.propagated_epsilon
+    user = schedule.num_propagated * strict.propagated_epsilon
     answers = {
-        EDGE: (2 * one_device + sums(schedule, role, "edge", ends=2), DELTA),
-        OTHER_EDGE: (3 * one_device + sums(schedule, role, "edge", ends=4), DELTA),
+        EDGE: (user + sums(schedule, role, "edge"), DELTA),
+        OTHER_EDGE: (2 * user + sums(schedule, role, "edge", changes=2), DELTA),
     }
     if role == OTHER:
         return {question: (epsilon, 0.0) for question, (epsilon, _) in answers.items()}
@@ -123,18 +123,18 @@ def test_no_cell_is_below_the_account(name: str) -> None:
     schedule = schedule_of(**NOISY[name])
     rows = table(schedule)
     for role, of_role in ROLES.items():
-        for question, asked, ends in (
+        for question, asked, changes in (
             (FEATURES, "features", 1),
             (PRESENCE, "norm", 1),
-            (EDGE, "edge", 2),
-            (OTHER_EDGE, "edge", 4),
+            (EDGE, "edge", 1),
+            (OTHER_EDGE, "edge", 2),
         ):
             if role == OTHER and question in (FEATURES, PRESENCE):
                 continue
             strict = schedule.strict
-            messages = {EDGE: 2, OTHER_EDGE: 3}.get(question, 0)
-            epsilon = messages * strict.propagated_labels * strict.propagated_epsilon
-            epsilon += present(schedule.account(ends * schedule.mu(asked, of_role)))[0]
+            messages = {EDGE: 1, OTHER_EDGE: 2}.get(question, 0)
+            epsilon = messages * schedule.num_propagated * strict.propagated_epsilon
+            epsilon += present(schedule.account(changes * schedule.mu(asked, of_role)))[0]
             assert numbers(rows[question][role])[0] >= epsilon * (1 - 1e-9), question
 
 
@@ -146,7 +146,7 @@ def test_roles_are_apart() -> None:
     assert rows[RECORD][OTHER] == "it never leaves the device"
     assert rows[LABEL][OTHER] == "not used"
     assert rows[PRESENCE][OTHER] == "no vector in any sum"
-    assert numbers(rows[EDGE][OTHER]) == (16, 0)
+    assert numbers(rows[EDGE][OTHER]) == (8, 0)
 
 
 def test_who_is_not_there_at_all_has_no_guarantee() -> None:
@@ -177,9 +177,9 @@ def test_exact_sums_leave_no_guarantee(protect: str) -> None:
             else:
                 assert cell.startswith(NONE), (question, cell)
                 assert "(" not in cell
-        assert "ε = 16 by messages" in rows[EDGE][role]
-        assert "ε = 24 by messages" in rows[OTHER_EDGE][role]
-    assert rows[EDGE][OTHER] == "ε = 16, pure"  # it is in no sum
+        assert "ε = 8 by messages" in rows[EDGE][role]
+        assert "ε = 16 by messages" in rows[OTHER_EDGE][role]
+    assert rows[EDGE][OTHER] == "ε = 8, pure"  # it is in no sum
 
 
 def test_without_propagated_labels_an_edge_is_in_sums_only() -> None:

@@ -98,7 +98,9 @@ def test_stages_cover_all_epochs_in_order(
     }
     expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, RANDOMIZED: 1}
     expected |= {PROPAGATED: propagated_labels} if propagated_labels else {}
-    expected |= {EVIDENCE_WEIGHTS: 40, TREES: 60} if trees else {EVIDENCE_WEIGHTS: 40}
+    left = max(0, 2 - propagated_labels)  # the default number of epochs is for two of them
+    rest = {EVIDENCE_WEIGHTS: 40, TREES: 60 + left} if trees else {EVIDENCE_WEIGHTS: 40 + left}
+    expected |= rest
     schedule = schedule_of(**given)
     epochs = schedule.config.train.epochs
     assert epochs == sum(expected.values()) == default_epochs("classify", given)
@@ -163,7 +165,7 @@ def test_reach_is_what_a_vector_can_move(name: str) -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_stage_has_its_share_of_the_budget(name: str) -> None:
-    """For other features up to the release, for one end of an edge after it."""
+    """For other features up to the release, for one edge after it."""
     schedule = schedule_of(**SETTINGS[name])
     whole = mu_for(schedule.strict.feature_epsilon, DELTA)
     spent = dict.fromkeys(SHARES, 0.0)
@@ -273,12 +275,60 @@ def test_what_the_defaults_guarantee() -> None:
     assert figures[Role.TRAIN, "norm"] < 7
     assert figures[Role.VALIDATION, "norm"] < 7.7
     assert {figures[Role.TEST, question] for question in Sensitivity._fields} == {0.0}
-    # An edge: two propagated labels of both ends at ε_m = 4, and the sums of both ends.
-    propagated_labels = schedule.disclosed(Role.TRAIN).propagated_labels
-    assert propagated_labels == 2 * 4
-    mu = 2 * max(schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
-    edge = 2 * propagated_labels + present(schedule.account(mu))[0]
-    assert edge <= 20.9  # that of the profile before propagated labels
+
+
+@pytest.mark.parametrize(
+    ("sizes", "propagated", "most"),
+    [
+        (FACEBOOK, 1, (5, 10.2)),
+        ({"devices": 2000, "training": 1000, "validation": 500, "classes": 6}, 2, (10.2, 20.9)),
+    ],
+)
+def test_what_the_defaults_guarantee_about_edges(
+    sizes: dict[str, Any], propagated: int, most: tuple[float, float]
+) -> None:
+    """Propagated labels of the user at ε_m = 4, and the sums; twice of all if replaced."""
+    schedule = schedule_of(**sizes)
+    messages = schedule.disclosed(Role.TRAIN).propagated_labels
+    assert messages == 4 * propagated
+    mu = max(schedule.mu("edge", role) for role in (Role.TRAIN, Role.VALIDATION))
+    for changes, bound in enumerate(most, start=1):
+        assert changes * messages + present(schedule.account(changes * mu))[0] <= bound
+
+
+def test_how_many_labels_are_propagated_depends_on_public_numbers() -> None:
+    settings = StrictSettings()
+    assert [settings.num_propagated(devices, 4) for devices in (50, 3999, 4000)] == [2, 2, 1]
+    assert settings.num_propagated(4000, 5) == 2
+    for given in range(4):
+        assert StrictSettings(propagated_labels=given).num_propagated(10**6, 2) == given
+
+
+def test_many_validation_devices_get_by_with_less() -> None:
+    """The share of sums about messages falls, but its noise grows less than their number."""
+    for stage in (RANDOMIZED, PROPAGATED, EVIDENCE_WEIGHTS, SELECTION, TEMPERATURE):
+        few, many = (
+            present(
+                schedule_of(devices=4 * size, validation=size, propagated_labels=2)[stage].noise()
+            )
+            for size in (1500, 6000)
+        )
+        assert many.sigma == pytest.approx(2 * few.sigma)
+    for stage in (COUNTS, ENCODER, SCALE):
+        few, many = (
+            present(schedule_of(devices=4 * size, validation=size)[stage].noise())
+            for size in (1500, 6000)
+        )
+        assert many.sigma == pytest.approx(few.sigma)
+
+
+def test_an_account_charges_both_ends_for_an_edge() -> None:
+    """Roles may be exchanged from run to run: what an edge costs is on both ends' account."""
+    schedule = schedule_of()
+    mu = schedule.mu("edge", Role.VALIDATION)
+    for role in (Role.TRAIN, Role.VALIDATION):
+        assert schedule.charged_mu(role) == {**schedule.run_mu(role), "edge": mu}
+    assert schedule.mu("edge", Role.TRAIN) < mu
 
 
 def test_signed_features_cost_the_same_guarantee_more_noise() -> None:
@@ -399,5 +449,5 @@ def test_defaults_of_the_two_tasks() -> None:
     both = [Config.of(task=task) for task in ("classify", "link")]
     assert [config.train.epochs for config in both] == [61, 10]
     strict = [config.settings_as(StrictSettings) for config in both]
-    assert [settings.propagated_labels for settings in strict] == [2, 3]
+    assert [settings.propagated_labels for settings in strict] == [None, 3]
     assert strict[0].label_epsilon == strict[0].epsilon == 3.0

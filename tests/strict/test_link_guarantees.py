@@ -70,7 +70,7 @@ def test_edges_degrees_and_membership(settings: dict[str, Any]) -> None:
     for about in ("degree", "device absent"):
         assert rows[about][MESSAGES].startswith(NONE)
     propagated_labels = settings.get("propagated_labels", 3)
-    assert rows[EDGE][MESSAGES].startswith(f"ε = {2 * 4 * propagated_labels:g}")
+    assert rows[EDGE][MESSAGES].startswith(f"ε = {4 * propagated_labels:g} ")
     assert f"{NONE} by proposals" in rows[EDGE][MESSAGES]
 
 

@@ -1,5 +1,6 @@
 """Messages over some slots: what leaves, what arrives, and what is refused."""
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from lumos.device import Shard, cut
 from lumos.errors import ProtocolError
 from lumos.exchange import Batch, Inbox
 from lumos.graph import Graph
-from lumos.strict.messages import PROPAGATED_LABEL, send_over
+from lumos.strict.messages import PROPAGATED_LABEL, send_over, uses_edge
 
 EDGES = np.array([[0, 1], [0, 2], [1, 2], [3, 4]])
 
@@ -101,3 +102,52 @@ def test_a_longer_message_is_refused() -> None:
     program, _ = started()
     with pytest.raises(ProtocolError, match="wrong length"):
         finished(program, [(1, 0)], 3, width=3)
+
+
+# The user of an edge.
+
+KNOWN = "011010111101001101111110110111000111"
+"""1 where the larger id is the user."""
+
+
+def test_the_user_of_an_edge_is_fixed_for_ever() -> None:
+    """Known answers of the public hash, also by plain integers: devices of all versions agree."""
+
+    def mix(x: int) -> int:
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            x = (x ^ x >> shift) * factor % 2**64
+        return x
+
+    g = 0x9E3779B97F4A7C15
+    ids = [0, 1, 2, 3, 7, 1000, 22_469, 2**31, 2**53 + 1]
+    pairs = np.array(list(combinations(ids, 2)))
+    larger = [
+        mix((mix((small + g) % 2**64) + large + g) % 2**64) >> 63 == 1
+        for small, large in pairs.tolist()
+    ]
+    assert_array_equal(uses_edge(pairs[:, 1], pairs[:, 0]), larger)
+    assert_array_equal(uses_edge(pairs[:, 0], pairs[:, 1]), np.logical_not(larger))
+    assert "".join("01"[flag] for flag in larger) == KNOWN
+
+
+def test_users_are_balanced() -> None:
+    """Half of all pairs, of each device's pairs, of neighbouring ids, and of any stride."""
+    many = 1200
+    one, two = np.divmod(np.arange(many * many), many)
+    uses = uses_edge(one, two).reshape(many, many)
+    apart = ~np.eye(many, dtype=np.bool_)
+    assert (uses ^ uses.T)[apart].all()
+    assert uses[apart].mean() == 0.5
+    assert np.abs(uses.mean(axis=1) - 0.5).max() < 4.5 * 0.5 / np.sqrt(many)
+    for stride in (1, 2, 3, 64, 256):
+        ids = np.arange(50_000)
+        assert abs(uses_edge(ids, ids + stride).mean() - 0.5) < 4.5 * 0.5 / np.sqrt(len(ids))
+
+
+def test_of_two_roles_the_device_that_received_a_label_is_the_user() -> None:
+    one, two = np.arange(40), np.arange(40) + 1
+    yes, no = np.ones(40, np.bool_), np.zeros(40, np.bool_)
+    assert not uses_edge(one, two, yes, no).any()
+    assert uses_edge(one, two, no, yes).all()
+    for same in (yes, no):
+        assert_array_equal(uses_edge(one, two, same, same), uses_edge(one, two))

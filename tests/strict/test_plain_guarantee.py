@@ -74,11 +74,9 @@ def test_the_number_of_a_row_is_that_of_its_worst_role() -> None:
         "features replaced": [(0.0, each.mu["features"]) for each in spent],
         "record replaced": [(each.label, each.mu["record"]) for each in spent],
         "contribution to the sums zeroed": [(0.0, each.mu["norm"]) for each in spent],
-        "edge added or removed": [
-            (2 * each.propagated_labels, 2 * each.mu["edge"]) for each in spent
-        ],
+        "edge added or removed": [(each.propagated_labels, each.mu["edge"]) for each in spent],
         "edge replaced at one end": [
-            (3 * each.propagated_labels, 4 * each.mu["edge"]) for each in spent
+            (2 * each.propagated_labels, 2 * each.mu["edge"]) for each in spent
         ],
     }
     for about, amounts in expected.items():

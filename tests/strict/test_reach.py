@@ -232,7 +232,8 @@ def test_selections_by_brute_force(form: str, trees: bool) -> None:
     reach = schedule[SELECTION].sensitivity
     assert max(np.linalg.norm(vector) for vector in outcomes.values()) == reach.norm
     assert largest(same_own=False) == reach.features
-    assert largest(same_own=True) == reach.edge  # own features do not change with an edge
+    # Own features do not change with an edge. Both ends use it in their predictions.
+    assert 2 * largest(same_own=True) == reach.edge
     for agreed, vector in outcomes.items():
         net = vector[1::2] - vector[2::2]
         assert (vector[0] + net).tolist() == [float(other) for other in agreed[1:]]
@@ -270,7 +271,7 @@ def test_confidences() -> None:
     assert max(squares(schedule, vectors)) <= square(reach.norm)
     spread = (1 - 1 / schedule.classes) * reach.norm
     assert 0.999 * spread < farthest(schedule, vectors) <= reach.features
-    assert reach.norm == reach.features == reach.edge
+    assert reach.norm == reach.features == reach.edge / 2  # both ends of an edge
 
 
 @pytest.mark.parametrize("form", FORMS)

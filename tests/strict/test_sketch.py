@@ -14,7 +14,7 @@ from lumos.graph import Graph
 from lumos.ldp.mechanisms import make_mechanism
 from lumos.strict.link.levels import CROWD, NeighbourhoodSketch
 from lumos.strict.link.stages import MARKS
-from lumos.strict.messages import most_likely
+from lumos.strict.messages import most_likely, uses_edge
 
 
 def star_of(degrees: list[int], seed: int = 0) -> Shard:
@@ -57,11 +57,17 @@ def test_a_run_against_loops_over_its_messages() -> None:
         assert_allclose(found.usual[number], usual / usual.sum(), atol=1e-5)
         if number == 0:
             own = np.array([told[device] for device in range(60)])
-        evidence = (
-            heard + np.eye(random_marks)[own] - (graph.degrees + 1)[:, None] * found.usual[number]
-        )
-        norms = np.linalg.norm(evidence, axis=1, keepdims=True)
-        vectors = evidence / norms
+        used = np.zeros_like(heard)
+        for message in messages:
+            if uses_edge(np.array([message.receiver]), np.array([message.sender])):
+                used[message.receiver, message.body[0]] += 1
+
+        def above(counts: np.ndarray, number: int = number, own: Any = own) -> np.ndarray:
+            expected = (counts.sum(axis=1, keepdims=True) + 1) * found.usual[number]
+            return counts + np.eye(random_marks)[own] - expected
+
+        evidence = above(used)
+        vectors = above(heard) / np.linalg.norm(above(heard), axis=1, keepdims=True)
         if number + 1 < len(rounds):
             chance = made.shards[0].randomness.uniform(np.arange(60), "opinion/tie", number + 1)[
                 :, 0
@@ -87,7 +93,8 @@ def test_an_propagated_label_uses_the_tie_of_the_devices_own_choice() -> None:
     found.message(0)
     # Two random marks heard once each, and a third one's own: ties everywhere.
     receiver = np.repeat(np.arange(300), 2)
-    found.receive(receiver, np.tile([0, 1], 300))
+    found._uses[:600] = True
+    found.receive(receiver, np.arange(600), np.tile([0, 1], 300))
     found.learn_usual(np.ones(4))
     sent = found.message(1)[:300, 0]
     assert_array_equal(sent, found._own[:300])
@@ -100,7 +107,7 @@ def test_vectors_are_the_last_rounds() -> None:
     shard = star_of([3, 1])
     found = surroundings_of(shard)
     found.message(0)
-    found.receive(np.array([0, 0, 0, 1]), np.array([2, 2, 1, 0]))
+    found.receive(np.array([0, 0, 0, 1]), np.arange(4), np.array([2, 2, 1, 0]))
     found.learn_usual(np.array([1.0, 1, 2, 4]))
     own = np.eye(4)[found._own[:2]]
     expected = np.array([[0, 1, 2, 0], [1, 0, 0, 0]]) + own
@@ -136,7 +143,9 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(0)
     usual = rng.dirichlet(np.ones(16))
     found._own = rng.choice(16, len(shard), p=usual)
-    found.receive(shard.owner, rng.choice(16, len(shard.owner), p=usual))
+    found.receive(
+        shard.owner, np.arange(len(shard.owner)), rng.choice(16, len(shard.owner), p=usual)
+    )
     found.learn_usual(usual)
     few, lots = slice(0, many), slice(many, 2 * many)
     for mean in non_neighbours(found, few, lots):
@@ -145,8 +154,8 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
     assert abs(low - high) < 0.12
 
     # The twin: counts as they are. All that are popular hear much the same.
-    def uncentred(self: Any, number: int) -> np.ndarray:
-        heard: np.ndarray = self._received + np.eye(self._size)[self._own]
+    def uncentred(self: Any, number: int, received: np.ndarray) -> np.ndarray:
+        heard: np.ndarray = received + np.eye(self._size)[self._own]
         return heard
 
     monkeypatch.setattr(NeighbourhoodSketch, "_above_usual", uncentred)

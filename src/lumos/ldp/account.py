@@ -67,9 +67,7 @@ QUERIES = (ASKED, ANSWERED, CALIBRATION)
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
 """Changes for which μ² of sums is counted: another label, if sums use it; other features; another
-record; zeros in place of the vectors; one edge more or less, at one of its ends."""
-ENDS = {EDGE: 2.0}
-"""Ratio of the whole change to the change at one end."""
+record; zeros in place of the vectors; one edge more or less."""
 
 
 def sums_about(question: str) -> str:
@@ -150,14 +148,14 @@ class AccountLimits:
         return _Limit(setting, kinds, largest, what, float, advice)
 
     def _of_sums(self, question: str) -> _Limit:
-        most, ends = self.lifetime_feature_epsilon, ENDS.get(question, 1.0)
+        most = self.lifetime_feature_epsilon
         square = mu_for(most, self.delta) ** 2 if math.isfinite(most) else math.inf
         return _Limit(
             "lifetime_feature_epsilon",
             (sums_about(question),),
-            square / ends**2,
+            square,
             f"sums at δ = {self.delta:g}, about one {question},",
-            lambda total: epsilon_for(ends * math.sqrt(total), self.delta),
+            lambda total: epsilon_for(math.sqrt(total), self.delta),
             "lower `feature_epsilon`",
         )
 

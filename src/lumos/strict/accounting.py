@@ -3,7 +3,7 @@
 **Amounts.** Sums are Gaussian mechanisms: over all runs their μ² add up, adaptively, whatever (ε,
 δ) each run was asked for. So the privacy account (`lumos.ldp.account`) keeps μ² of every device for
 each question of the table of guarantees. The limit is `lifetime_feature_epsilon`. It holds for the
-whole record of a device, and for one of its edges, in whose sums both ends are.
+whole record of a device, and for one of its edges: each of its ends is charged for both.
 
 **Disclosed.** A table of guarantees has the same cells for both: those of a run follow from its
 schedule, those of a life from the account. Everything counts what is *seen*: a randomized label
@@ -40,16 +40,19 @@ def limits_of(strict: StrictSettings) -> AccountLimits:
     )
 
 
-def propagated_label_amounts(strict: StrictSettings) -> dict[str, float]:
-    """Return the charge for all propagated labels that a device sends in a run."""
-    return {PROPAGATED: strict.propagated_labels * strict.propagated_epsilon}
+def propagated_label_amounts(strict: StrictSettings, number: int) -> dict[str, float]:
+    """Return the charge for the propagated labels that a device sends in a run, `number` of them.
+
+    The user of an edge pays for it. Each end is charged, so no end needs to know who that is.
+    """
+    return {PROPAGATED: number * strict.propagated_epsilon}
 
 
 def sum_amounts(mu: Mapping[str, float]) -> dict[str, float]:
     """Return the charge for all sums of a run.
 
     Args:
-        mu: of one run, by question; at one end of an edge.
+        mu: of one run, by question.
     """
     return {sums_about(question): value**2 for question, value in mu.items()}
 
@@ -62,7 +65,7 @@ class Disclosed(NamedTuple):
     propagated_labels: float
     """ε of propagated labels, of one device."""
     mu: Mapping[str, float]
-    """μ of sums, by question; at one end of an edge."""
+    """μ of sums, by question."""
     answers: int = 0
     """Score queries about links."""
 

@@ -14,9 +14,9 @@ runs a device may have had other roles.
 - *Contribution to the sums zeroed.* Zeros in place of a device's vectors, with its messages
   unchanged.
 - *Device absent.* No guarantee: its neighbours' propagated labels change with it.
-- *Edge.* One edge changes the propagated labels of its two ends, ε_m each, and their vectors in the
-  sums after the release. The propagated labels of others, and all that follows, are functions of
-  what was sent.
+- *Edge.* One edge changes the propagated labels of the end that uses it, ε_m each, and vectors in
+  the sums after the release. The propagated labels of all others, and all that follows, are
+  functions of what was sent. *Replaced at one end*: the two edges may have different users.
 - *Degree.* Many edges at once: no useful bound.
 
 **link** has one column for each way out of a device. Features leave it in two ways only: in noisy
@@ -149,8 +149,8 @@ class _Relation(NamedTuple):
     """Number of randomized labels that count."""
     propagated: int = 0
     """Number of devices whose propagated labels count."""
-    ends: int = 1
-    """Number of devices whose vectors change."""
+    changes: int = 1
+    """Number of changes by which the sums move."""
 
 
 _RELATIONS = {
@@ -159,9 +159,9 @@ _RELATIONS = {
     RECORD_REPLACED: _Relation(RECORD, "it never leaves the device", labels=1),
     CONTRIBUTION_ZEROED: _Relation(NORM, "no vector in any sum"),
     DEVICE_ABSENT: None,
-    EDGE_ADDED_OR_REMOVED: _Relation(EDGE, propagated=2, ends=2),
-    # One end swaps a neighbour; the old one and the new one lose and gain an edge.
-    EDGE_REPLACED: _Relation(EDGE, propagated=3, ends=4),
+    EDGE_ADDED_OR_REMOVED: _Relation(EDGE, propagated=1),
+    # One edge less and one more; their users may be two devices.
+    EDGE_REPLACED: _Relation(EDGE, propagated=2, changes=2),
     DEGREE: None,
 }
 """None: there is no guarantee."""
@@ -196,7 +196,7 @@ def _classify_rows(schedule: ClassifySchedule, spent: Mapping[str, Disclosed]) -
 def _cell(schedule: ClassifySchedule, role: Role, spent: Disclosed, relation: _Relation) -> Cell:
     """Return ε of messages and (ε, δ) of sums, added up."""
     epsilon = relation.labels * spent.label + relation.propagated * spent.propagated_labels
-    mu = relation.ends * spent.mu[relation.question] if relation.question else 0.0
+    mu = relation.changes * spent.mu[relation.question] if relation.question else 0.0
     if relation.question == EDGE and spent.answers:
         return Cell(f"{NONE}: answers about links are about edges")
     account = schedule.account(mu)
@@ -291,8 +291,8 @@ def _link_rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[s
             (
                 f"{NONE}: it may change who is matched with whom",
                 f"{NONE}: score queries are about edges",
-                f"ε = {up(2 * spent.propagated_labels)} by propagated labels of both ends; {NONE} "
-                "by proposals",
+                f"ε = {up(spent.propagated_labels)} by propagated labels of the end that uses it; "
+                f"{NONE} by proposals",
             )
         ),
         DEGREE: Row(

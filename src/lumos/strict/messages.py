@@ -8,10 +8,16 @@ so far points to, randomized. It depends on received messages and public matrice
 no ε of any feature or label. It depends on the sender's edges and degree, and is randomized for
 that reason.
 
-Guarantee: a propagated label is the same for all receivers, so one edge changes at most the
-propagated labels of its two ends: ε_m each, for any two neighbourhoods, however many receivers
-collude. All that follows is a function of what was sent. A propagated label made for one receiver,
-without the messages of that receiver, would guarantee nothing
+**One end uses an edge.** A public rule names one end of every edge, its *user* (`uses_edge`). Of a
+training device and one that does not train, it is the latter: only it receives a randomized label
+over the edge. Otherwise a fixed hash of both ids decides. A device computes its propagated labels
+from the messages of the edges that it uses, and from no others. Predictions, which stay on the
+device, use all messages.
+
+Guarantee: a propagated label is the same for all receivers, so one edge changes the propagated
+labels of its user only: ε_m each, for any two neighbourhoods, however many receivers collude. All
+that follows is a function of what was sent (docs/strict-proofs.md). A propagated label made for one
+receiver, without the messages of that receiver, would guarantee nothing
 (`tests/strict/test_propagated_labels.py` breaks it).
 
 Every device with a neighbour sends, even if it received nothing: silence would reveal that. Ties
@@ -22,6 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
@@ -30,7 +37,7 @@ from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Batch, Door, Topic
 from lumos.ldp.mechanisms import COIN, Mechanism
 from lumos.strict.features import row_maxima
-from lumos.typing import Bytes, Doubles, Ints
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 RANDOMIZED_LABEL = Topic(
     name="strict/symbol",
@@ -84,11 +91,55 @@ CONSENT = Topic(
 )
 
 
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+def uses_edge(
+    devices: Ints, neighbours: Ints, released: Flags | None = None, theirs: Flags | None = None
+) -> Flags:
+    """Return [edges] whether each device, and not its neighbour, is the user of their edge.
+
+    Everybody computes the same from public facts; no other edge has any part in it. Of two devices
+    of which one has released a randomized label, the other one is the user. Otherwise their ids
+    decide. With s the smaller and l the larger id, all numbers modulo 2⁶⁴, g = 0x9E3779B97F4A7C15
+    and `mix` the finalizer of SplitMix64 (Steele, Lea and Flood 2014), the larger id is the user if
+    the highest bit of mix(mix(s + g) + l + g) is 1, the smaller one if it is 0.
+
+    Args:
+        devices: [edges] ids.
+        neighbours: [edges] ids.
+        released: [edges] whether the device has released its randomized label; None if no device
+            does.
+        theirs: [edges] the same for its neighbour.
+    """
+    smaller, larger = np.minimum(devices, neighbours), np.maximum(devices, neighbours)
+    state = _mix(smaller.astype(np.uint64) + _INCREMENT)
+    state += larger.astype(np.uint64) + _INCREMENT
+    uses: Flags = (_mix(state) >> np.uint64(63) == 1) == (devices > neighbours)
+    if released is not None and theirs is not None:
+        uses = np.where(released == theirs, uses, theirs)
+    return uses
+
+
+def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the finalizer of SplitMix64; it changes its argument."""
+    state ^= state >> _SHIFTS[0]
+    state *= _FACTORS[0]
+    state ^= state >> _SHIFTS[1]
+    state *= _FACTORS[1]
+    state ^= state >> _SHIFTS[2]
+    return state
+
+
 class ReceivedMessages(NamedTuple):
     """Messages from neighbours."""
 
     receiver: Ints
     """[messages] position of the hosted device that received it."""
+    slot: Ints
+    """[messages] slot of receiver and sender."""
     body: Bytes
     """[messages, bytes]"""
 
@@ -135,7 +186,8 @@ def send_over(
     receiver = shard.local(inbox.receiver)
     if not nondecreasing(receiver):
         raise ProtocolError(f"topic {topic.name!r}: messages arrived out of order")
-    if not _one_each(shard, receiver, inbox.sender):
+    slot = _slots(shard, receiver, inbox.sender)
+    if slot is None:
         raise ProtocolError(
             f"topic {topic.name!r}: a non-neighbour sent a message, or one came twice"
         )
@@ -143,19 +195,19 @@ def send_over(
     if len(receiver) and (lengths is None or (lengths != width).any()):
         raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
     body = inbox.body[:, :width] if len(receiver) else np.empty((0, width), np.uint8)
-    return ReceivedMessages(receiver, body)
+    return ReceivedMessages(receiver, slot, body)
 
 
-def _one_each(shard: Shard, receiver: Ints, sender: Ints) -> bool:
-    """Return whether messages came from neighbours only, at most one from each."""
+def _slots(shard: Shard, receiver: Ints, sender: Ints) -> Ints | None:
+    """Return the slots of messages; None unless they came from neighbours, at most one of each."""
     if np.array_equal(sender, shard.neighbours) and np.array_equal(receiver, shard.owner):
-        return True  # from every neighbour, in the order of the slots
+        return np.arange(len(sender))  # from every neighbour, in the order of the slots
     slots = shard.slots_or_none(receiver, sender)
     if np.count_nonzero(slots < 0):
-        return False
+        return None
     came = np.zeros(len(shard.neighbours), np.bool_)
     came[slots] = True
-    return int(np.count_nonzero(came)) == len(slots)
+    return slots if int(np.count_nonzero(came)) == len(slots) else None
 
 
 def drawn_randomized_labels(shard: Shard, size: int) -> Ints:
@@ -196,7 +248,7 @@ def propagated_labels(shard: Shard, evidence: Doubles, mechanism: Mechanism, num
     """Return [hosted, bytes] the randomized propagated labels of the hosted devices.
 
     Args:
-        evidence: [hosted, k] from everything received so far.
+        evidence: [hosted, k] from everything received so far over the edges that a device uses.
         number: 1 for the first propagated label; names the randomness.
     """
     return randomized(shard, preferred(shard, evidence, number), mechanism, number)

@@ -129,7 +129,8 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
         settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY} | _LINK_NAME
     else:
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
-        settings = own | _CLASSIFY_NAME
+        number = settings_of(config).num_propagated(problem.facts.devices, problem.classes)
+        settings = own | _CLASSIFY_NAME | {"propagated_labels": number}
     simulation = problem.facts.simulation  # real devices draw their own randomness, of any name
     hashed = {
         _FROZEN_NAMES.get(name, name): _FROZEN_VALUES.get(value, value)
@@ -396,10 +397,10 @@ def _charge(account: PrivacyAccount, problem: Problem, schedule: Schedule) -> No
         return lambda part: part.roles == role
 
     senders = hosted(lambda part: np.diff(part.offsets) > 0)
-    account.charge(propagated_label_amounts(schedule.strict), senders)
+    account.charge(propagated_label_amounts(schedule.strict, schedule.num_propagated), senders)
     if isinstance(schedule, ClassifySchedule):
         for role in (Role.TRAIN, Role.VALIDATION):
-            account.charge(sum_amounts(schedule.run_mu(role)), hosted(role_is(role)))
+            account.charge(sum_amounts(schedule.charged_mu(role)), hosted(role_is(role)))
     else:
         amounts = {**sum_amounts(schedule.run_mu()), CALIBRATION: float(CALIBRATION_QUERIES)}
         account.charge(amounts, hosted(lambda part: np.ones(len(part.devices), np.bool_)))

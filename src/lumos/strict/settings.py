@@ -19,6 +19,8 @@ MAX_EPSILON = 1000.0
 MIN_CLIP = 0.05
 """Smallest clipping norm: the rounding error of a million weights stays within its margin."""
 ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
+PROPAGATED, MANY_PER_CLASS = 2, 1000
+"""Propagated labels of `classify` by default, one less from so many devices per class on."""
 LINK_SUMS, LINK_PROPAGATED = 4, 3
 """Sums of products that train the encoder of `link`, and propagated labels that devices send."""
 CALIBRATION_QUERIES = 2
@@ -92,13 +94,14 @@ class StrictSettings:
     """Mechanism that randomizes labels and propagated labels. krr: k-ary randomized response;
     digits: randomized response on one digit of the class number; auto: the one that keeps more
     information for the number of classes and ε (classify)."""
-    propagated_labels: int = 2
+    propagated_labels: int | None = None
     """Number of propagated labels that a device sends to its neighbours, randomized and the same to
-    all of them; 0 to 3. classify: the class that the received messages point to; link: the random
-    mark received most often, 3 by default."""
+    all of them; 0 to 3. classify: the class that received messages point to; by default 1 from
+    1,000 devices per class on, otherwise 2. link: the random mark received most often, 3 by
+    default."""
     propagated_epsilon: float = 4.0
     """ε of one propagated label. It protects edges and degrees: a propagated label depends on the
-    messages that a device received, not on its own features or label."""
+    messages of the edges that a device uses, not on its own features or label."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on randomized and propagated labels, as one more
     candidate for the private model selection by validation devices (classify)."""
@@ -161,8 +164,9 @@ class StrictSettings:
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"`{name}` must be above 0 and finite, got {getattr(self, name)}")
         for name, (least, most) in _RANGES.items():
-            if getattr(self, name) not in range(least, most + 1):
-                raise UsageError(f"`{name}` must be {least} to {most}, got {getattr(self, name)}")
+            number = getattr(self, name)
+            if number is not None and number not in range(least, most + 1):
+                raise UsageError(f"`{name}` must be {least} to {most}, got {number}")
         if self.query_bits not in (1, 2, 3):
             raise UsageError(f"`query_bits` must be 1, 2 or 3, got {self.query_bits}")
         for name in ("query_epsilon", *_LIFETIME):
@@ -189,7 +193,7 @@ class StrictSettings:
         """Return the condition under which a setting has no effect; empty if it has one."""
         if name in OF_NOISE and self.protect != "noise":
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
-        if name == "propagated_epsilon" and not self.propagated_labels:
+        if name == "propagated_epsilon" and self.propagated_labels == 0:
             return "`propagated_labels=0`, only with propagated labels"
         if name.startswith("lifetime_") and self.account is None:
             return "a run on its own, only with `account`"
@@ -200,6 +204,16 @@ class StrictSettings:
         if "delta" in given or self.delta != DELTA:
             return self
         return replace(self, delta=default_delta(devices))
+
+    def num_propagated(self, devices: int, classes: int) -> int:
+        """Return the number of propagated labels in `classify`; it depends on public numbers only.
+
+        Where devices per class are few, noise leaves the local classifier little, and more of a
+        prediction comes from neighbours: by default there is then a second propagated label.
+        """
+        if self.propagated_labels is not None:
+            return self.propagated_labels
+        return PROPAGATED - (devices >= MANY_PER_CLASS * classes)
 
     @property
     def epsilon(self) -> float:
@@ -216,7 +230,7 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """
     if task == "link":
         return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))
-    propagated_labels = given.get("propagated_labels", StrictSettings.propagated_labels)
+    propagated_labels = max(PROPAGATED, given.get("propagated_labels") or 0)
     encoder = given.get("encoder_epochs", ENCODER_EPOCHS)
     trees = TREE_EPOCHS if given.get("tree_network", StrictSettings.tree_network) else 0
     return int(1 + encoder + 2 + propagated_labels + EVIDENCE_WEIGHTS_EPOCHS + trees)

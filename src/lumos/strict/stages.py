@@ -62,8 +62,8 @@ class Sensitivity(NamedTuple):
     features: float
     """Change by other features, with the same randomized label."""
     edge: float = 0.0
-    """Change by one edge more or less, at one of its two ends. 0 for links: the table of guarantees
-    has no bound about edges there."""
+    """Change of the sum by one edge more or less, that of both ends together. 0 for links: the
+    table of guarantees has no bound about edges there."""
 
 
 class Stage(ABC):
@@ -94,6 +94,9 @@ class Stage(ABC):
     """True if its sums are over products of matched devices."""
     sessions: ClassVar[bool] = False
     """True if sessions of two devices are open before its sums."""
+    ends: ClassVar[int] = 2
+    """Number of ends of an edge whose vectors may depend on it: 1 if vectors depend on the edges
+    that a device uses only (`lumos.strict.messages.uses_edge`)."""
     replayed: ClassVar[bool] = False
     """True if messages before its sums are sent again when a run is resumed."""
 
@@ -352,6 +355,11 @@ class Schedule(ABC):
         """The strict settings."""
         return settings_of(self.config)
 
+    @property
+    @abstractmethod
+    def num_propagated(self) -> int:
+        """Number of propagated labels that a device sends."""
+
     # The account.
 
     @property
@@ -390,7 +398,7 @@ class Schedule(ABC):
         return math.sqrt(square)
 
     def run_mu(self, role: Role = Role.NOBODY) -> dict[str, float]:
-        """Return the total μ of a device of some role by question; at one end of an edge.
+        """Return the total μ of a device of some role by question; of both ends of an edge.
 
         The label itself enters no sum: vectors are functions of the randomized label.
         """

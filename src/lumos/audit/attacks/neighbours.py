@@ -67,6 +67,7 @@ from lumos.ldp.mechanisms import one_hot
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.classify.stages import RANDOMIZED, ClassifySchedule
+from lumos.strict.messages import uses_edge
 from lumos.strict.settings import settings_of
 from lumos.training.guarantees import LABEL_REPLACED
 from lumos.training.metrics import auc
@@ -284,20 +285,22 @@ def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]
     """Return [devices, k] the evidence of each propagated label, from messages and opened sums."""
     graph, tape = recorded.graph, recorded.tape
     form, mechanism = schedule.label_form, schedule.propagated_label_mechanism
-    propagated_labels = settings_of(recorded.config).propagated_labels
     sums = opened_sums(recorded)
     after = [stage.name for stage, _ in schedule.sums[::-1]].index(RANDOMIZED)
     first = len(sums) - 1 - after
     evidence = np.zeros((graph.devices, schedule.classes))
     found = []
-    for kind in range(propagated_labels):
+    trains = recorded.roles == Role.TRAIN
+    for kind in range(schedule.num_propagated):
         if kind == 0:
             (batch,) = tape.messages("strict/symbol")
             support = one_hot(batch.body[:, : form.width], form.alphabet)
         else:
             batch = tape.messages("strict/opinion")[kind - 1]
             support = mechanism.read(batch.body[:, : mechanism.width])
-        counts = MessageCounts(support, batch.receiver, graph.devices)
+        receiver, sender = batch.receiver, batch.sender
+        used = uses_edge(receiver, sender, trains[receiver], trains[sender])
+        counts = MessageCounts(support[used], receiver[used], graph.devices)
         evidence = evidence + counts.evidence(sums[first + kind], schedule.label_form)
         found.append(evidence)
     return found
@@ -550,7 +553,7 @@ _ABOUT = {
 
 def sent_in(recorded: Recorded) -> list[Ints]:
     """Return [devices] the randomized label, then each propagated label; -1 where none was sent."""
-    propagated_labels = range(settings_of(recorded.config).propagated_labels)
+    propagated_labels = range(public_schedule(recorded).num_propagated)
     return [
         sent_values(recorded, "strict/symbol"),
         *(sent_values(recorded, "strict/opinion", number) for number in propagated_labels),
@@ -598,9 +601,9 @@ def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     Every number is another run: a clip that is larger by a thousandth gives it randomness of its
     own, and nothing else. The same devices train, as in a federation that trains again.
     """
-    wanted = settings_of(scene.config("classify"))
+    wanted, graph = settings_of(scene.config("classify")), scene.graph
     few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}
-    few["epochs"] = 1 + 1 + 2 + wanted.propagated_labels + 1
+    few["epochs"] = 1 + 1 + 2 + wanted.num_propagated(graph.devices, graph.class_count) + 1
     few["clip"] = wanted.clip * (1 + (1 + number) / 1000)
     return scene.record(scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes})
 

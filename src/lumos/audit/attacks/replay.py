@@ -28,7 +28,7 @@ from lumos.secagg.noise import Noise
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule
-from lumos.strict.classify.trainer import StrictClassifier
+from lumos.strict.classify.trainer import ONE, StrictClassifier
 from lumos.strict.features import OuterVectors
 from lumos.strict.stages import Stage
 from lumos.strict.sums import NoisySums, Update
@@ -57,7 +57,7 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     bodies, senders = sent_messages(tape, "strict/symbol", devices)
     randomized_labels = np.full(devices, -1)
     randomized_labels[senders] = schedule.label_form.values(bodies[senders])
-    numbers = range(schedule.strict.propagated_labels)
+    numbers = range(schedule.num_propagated)
     propagated_labels = [
         sent_messages(tape, "strict/opinion", devices, number)[0] for number in numbers
     ]
@@ -161,7 +161,7 @@ class ReplayedClassifier(StrictClassifier):
 
     def tell_propagated_label(self, number: int) -> Program[None]:
         """Send what was sent in the recording."""
-        self.evidence.append(np.sum(self._evidence(number), axis=0))
+        self.evidence.append(np.sum(self._evidence(number, ONE), axis=0))
         self._sent = list(self._seen.propagated_labels[:number])
         yield from self._exchange_propagated_labels(number, None)
 

@@ -371,8 +371,7 @@ def edge_rows(
     without = replay(run, graph=changed(run.graph, edges=every[kept]))
     distances, ratio = moved(run, without, edges), log_likelihood(run, without, edges)
     for role, column in COLUMNS.items():
-        # Both ends of an edge send propagated labels.
-        messages = 2 * run.schedule.disclosed(role).propagated_labels
+        messages = run.schedule.disclosed(role).propagated_labels
         here = (run.roles[edges] == role).all(axis=1)
         if here.any():
             yield from _rows(
@@ -394,7 +393,7 @@ def edge_rows(
             Exactly(float(np.abs(found).max(initial=0)), len(edges)),
             bound=(
                 messages,
-                f"ε of an edge by propagated labels: 2 · {strict.propagated_labels} · "
+                f"ε of an edge by propagated labels: {run.schedule.num_propagated} · "
                 f"{strict.propagated_epsilon:g}",
             ),
             knows_mechanism=True,

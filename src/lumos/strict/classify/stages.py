@@ -17,9 +17,12 @@ of what they released. So everything after them is learnt by validation devices,
 never released (`docs/strict.md`, Echo).
 
 The shares in the budget μ² are for other features in `counts`, `encoder` and `scale`, and for one
-edge at one of its ends in all other stages. So the encoder has nearly all that a training device
-may spend on its features, less the share of scaling, and the guarantee about edges limits the
-stages after it.
+edge in all other stages. So the encoder has nearly all that a training device may spend on its
+features, less the share of scaling, and the guarantee about edges limits the stages after it.
+
+Stages that train anything use the messages of an edge at one of its ends (`Stage.ends`), as
+propagated labels do: an edge then moves one vector. Model selection and temperature are about the
+final predictions, which use all messages: an edge moves two vectors, and noise is twice as large.
 """
 
 import math
@@ -67,6 +70,9 @@ LOSS_NORM = 3.0
 CANDIDATES = ("own", "neighbours", "trees")
 """Predictions by own features, with messages of neighbours, with the tree network."""
 
+MANY_VALIDATE = 1500
+"""Number of validation devices from which on sums about messages get a smaller share."""
+
 TRAINS, VALIDATES = frozenset({Role.TRAIN}), frozenset({Role.VALIDATION})
 
 
@@ -79,6 +85,16 @@ class ClassifyStage(Stage):
         """Return the positions of the hosted devices of its roles: training devices first."""
         rows = {Role.TRAIN: state.training, Role.VALIDATION: state.validation}
         return np.concatenate([rows[role] for role in rows if role in self.roles])
+
+
+class EdgeStage(ClassifyStage):
+    """A stage whose sums depend on messages, and so on edges; its share is for one edge."""
+
+    question = EDGE
+
+    def budget(self, step: int) -> float:
+        """Return a share that shrinks where many validation devices outweigh the noise."""
+        return self.share * min(1.0, MANY_VALIDATE / max(1, self.schedule.validation))
 
 
 class ScaledSizes(Sizes):
@@ -194,19 +210,21 @@ class Scale(ClassifyStage):
         state.scale = SCALES[int(np.argmin(total))]
 
 
-class RandomizedLabels(ClassifyStage):
+class RandomizedLabels(EdgeStage):
     """The matrix of randomized labels that devices of a class receive."""
 
     name = RANDOMIZED
     learns = "the randomized labels that devices of a class receive"
     roles = TRAINS | VALIDATES
     share = 0.018
-    question = EDGE
     bounded = True
+    ends = 1
     replayed = True
 
-    moves = Sensitivity(1.0, 0.0, 1 / (1 + PSEUDO_COUNT))
-    """Damped counts in the row of the own label."""
+    @property
+    def moves(self) -> Sensitivity:
+        """Damped counts in the row of the own label."""
+        return Sensitivity(1.0, 0.0, self.ends / (1 + PSEUDO_COUNT))
 
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
@@ -219,14 +237,14 @@ class RandomizedLabels(ClassifyStage):
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return each device's part of the matrix of the last kind of messages."""
-        return state.counts[-1].matrix_vectors(state.labels, self.participants(state))
+        return state.counts[self.ends][-1].matrix_vectors(state.labels, self.participants(state))
 
     def update(self, state: "StrictClassifier", each: bool) -> Doubles:
         """Return the parts, or their sum without adding zeros."""
         if each:
             return super().update(state, each)
         rows = self.participants(state)
-        return state.counts[-1].matrix_sum(state.labels, rows, state.sums.rounded)
+        return state.counts[self.ends][-1].matrix_sum(state.labels, rows, state.sums.rounded)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
         """Keep the matrix."""
@@ -243,7 +261,7 @@ class PropagatedLabels(RandomizedLabels):
     @property
     def num_sums(self) -> int:
         """One for each propagated label."""
-        return self.schedule.strict.propagated_labels
+        return self.schedule.num_propagated
 
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
@@ -254,7 +272,7 @@ class PropagatedLabels(RandomizedLabels):
         yield from state.tell_propagated_label(1 + step)
 
 
-class EvidenceWeightsStage(ClassifyStage):
+class EvidenceWeightsStage(EdgeStage):
     """Gradients of the weights that combine own features and messages."""
 
     name = EVIDENCE_WEIGHTS
@@ -268,7 +286,7 @@ class EvidenceWeightsStage(ClassifyStage):
     )
     roles = VALIDATES
     share = 0.030
-    question = EDGE
+    ends = 1
 
     @property
     def num_sums(self) -> int:
@@ -284,21 +302,21 @@ class EvidenceWeightsStage(ClassifyStage):
     def moves(self) -> Sensitivity:
         """Clipped gradients."""
         clip = self.schedule.strict.clip
-        return Sensitivity(clip, 2 * clip, 2 * clip)
+        return Sensitivity(clip, 2 * clip, self.ends * 2 * clip)
 
     def budget(self, step: int) -> float:
         """Return the same for each sum."""
-        return self.share * (1 / self.num_sums)
+        return super().budget(step) * (1 / self.num_sums)
 
     def width(self, features: int) -> int:
         """Return a weight for each input, a bias for each class, and the loss."""
-        return 2 + self.schedule.strict.propagated_labels + self.schedule.classes + 1
+        return 2 + self.schedule.num_propagated + self.schedule.classes + 1
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return clipped gradients and losses."""
         weights, rows = state.optimisers[EVIDENCE_WEIGHTS].weights, self.participants(state)
         clip = self.limit(len(weights) + 1)
-        return state.evidence_weights().update(weights, state.labels, rows, clip)
+        return state.evidence_weights(self.ends).update(weights, state.labels, rows, clip)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> float:
         """Take one step."""
@@ -338,13 +356,13 @@ class Trees(EvidenceWeightsStage):
         """Return clipped gradients and losses."""
         head = state.trained_head()
         rows, clip = self.participants(state), self.limit(head.width)
-        return head.update(state.residual_input(), state.labels, rows, clip)
+        return head.update(state.residual_input(self.ends), state.labels, rows, clip)
 
     def _gradient(self, state: "StrictClassifier", total: Doubles) -> Doubles:
         return state.trained_head().gradient(total)
 
 
-class SelectionStage(ClassifyStage):
+class SelectionStage(EdgeStage):
     """Private model selection: validation devices count how often each candidate is right."""
 
     name = SELECTION
@@ -352,7 +370,6 @@ class SelectionStage(ClassifyStage):
     when = When.LAST
     roles = VALIDATES
     share = 0.018
-    question = EDGE
     bounded = True
 
     @property
@@ -360,7 +377,7 @@ class SelectionStage(ClassifyStage):
         """0 or 1 for the local classifier, and for gain or loss of each other candidate."""
         others = len(self.schedule.candidates) - 1
         every = math.sqrt(1 + 2 * others)
-        return Sensitivity(math.sqrt(1 + others), every, math.sqrt(others))
+        return Sensitivity(math.sqrt(1 + others), every, self.ends * math.sqrt(others))
 
     def width(self, features: int) -> int:
         """Return one number for the local classifier, and two for each other candidate."""
@@ -368,7 +385,9 @@ class SelectionStage(ClassifyStage):
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return the agreement of each device with the candidates."""
-        return selection_vectors(state.candidates, state.labels, self.participants(state))
+        return selection_vectors(
+            state.candidates(self.ends), state.labels, self.participants(state)
+        )
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
         """Choose a candidate."""
@@ -376,7 +395,7 @@ class SelectionStage(ClassifyStage):
         state.choice = state.selection.choice
 
 
-class Temperature(ClassifyStage):
+class Temperature(EdgeStage):
     """Confidence of the chosen candidate at several temperatures."""
 
     name = TEMPERATURE
@@ -384,11 +403,13 @@ class Temperature(ClassifyStage):
     when = When.LAST
     roles = VALIDATES
     share = 0.004
-    question = EDGE
     bounded = True
 
-    moves = Sensitivity(*[math.sqrt(len(TEMPERED))] * 3)
-    """Numbers from 0 to 1."""
+    @property
+    def moves(self) -> Sensitivity:
+        """Numbers from 0 to 1."""
+        every = math.sqrt(len(TEMPERED))
+        return Sensitivity(every, every, self.ends * every)
 
     def width(self, features: int) -> int:
         """Return the number of temperatures."""
@@ -396,7 +417,7 @@ class Temperature(ClassifyStage):
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return the probability of the most likely class."""
-        final = state.candidates[state.choice]
+        final = state.candidates(self.ends)[state.choice]
         return confidence_vectors(final, TEMPERED, self.participants(state))
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
@@ -438,6 +459,11 @@ class ClassifySchedule(Schedule):
     def kinds(self) -> list[type[Stage]]:
         """Those of `CLASSIFY_STAGES`."""
         return CLASSIFY_STAGES
+
+    @cached_property
+    def num_propagated(self) -> int:
+        """Number of propagated labels that a device sends."""
+        return self.strict.num_propagated(self.devices, self.classes)
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -483,15 +509,24 @@ class ClassifySchedule(Schedule):
         from lumos.strict.classify.head import ResidualHead
 
         values = self.label_form.alphabet
-        values += self.strict.propagated_labels * self.propagated_label_mechanism.alphabet
+        values += self.num_propagated * self.propagated_label_mechanism.alphabet
         generator = public.generator("weights")
         return ResidualHead(self.config.model, self.classes, values, generator)
+
+    def charged_mu(self, role: Role) -> dict[str, float]:
+        """Return the μ that an account charges a device of some role for, by question.
+
+        An edge of a training device may lead to a validation device, in whose vectors it counts. In
+        another run their roles may be exchanged. So both are charged for it as validation devices.
+        """
+        edge = max(self.mu("edge", one) for one in (Role.TRAIN, Role.VALIDATION))
+        return {**self.run_mu(role), EDGE: edge}
 
     def disclosed(self, role: Role) -> Disclosed:
         """Return what is seen of a device of some role in one run."""
         strict = self.strict
         return Disclosed(
             label=strict.label_epsilon if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
-            propagated_labels=strict.propagated_labels * strict.propagated_epsilon,
+            propagated_labels=self.num_propagated * strict.propagated_epsilon,
             mu=self.run_mu(role),
         )

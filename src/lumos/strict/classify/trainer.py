@@ -14,6 +14,7 @@
 Predictions are computed on the device.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,20 +55,26 @@ from lumos.strict.guarantees import (
 from lumos.strict.messages import (
     PROPAGATED_LABEL,
     RANDOMIZED_LABEL,
+    ReceivedMessages,
     drawn_propagated_labels,
     drawn_randomized_labels,
     drawn_values,
     propagated_labels,
     send_over,
+    uses_edge,
 )
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.problem import PrivateData
 from lumos.training.split import Role
 from lumos.training.trainer import MAIN, OWN, Adam, Outcome
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.classify.head import ResidualHead, ResidualInput
+
+
+ONE, BOTH = 1, 2
+"""Ends of an edge that count its messages: its user, or both ends."""
 
 
 class ClassifyResult(NamedTuple):
@@ -106,22 +113,24 @@ class StrictClassifier(StrictTrainer):
         self._roles = private.roles
         self.labels = draw_labels(shard, private.labels, schedule, self.account, train | validate)
         self._randomized_labels = np.where(train, self.labels.values, -1)
+        self._used: Flags = np.empty(0, np.bool_)
+        """[slots] the edges that a device uses, once randomized labels are received."""
         self._sent: list[Bytes] = []
         """[hosted, bytes] of each propagated label."""
-        self.counts: list[MessageCounts] = []
-        """Counts of randomized labels, then of each propagated label."""
+        self.counts: dict[int, list[MessageCounts]] = {ONE: [], BOTH: []}
+        """Counts of randomized labels, then of each propagated label; by the number of ends of an
+        edge that count its messages."""
         self.matrices: list[Doubles] = []
         """Their matrices: noisy sums, in the same order."""
-        self._known_evidence: list[Doubles] = []
+        self._known_evidence: dict[int, list[Doubles]] = {ONE: [], BOTH: []}
         """Their evidence, in the same order, as far as it was computed."""
-        self._evidence_weights: EvidenceWeights | None = None
+        self._evidence_weights: dict[int, EvidenceWeights] = {}
         self.optimisers: dict[str, Adam] = {}
         self._head: ResidualHead | None = None
-        self._residual_input: ResidualInput | None = None
+        self._residual_input: dict[int, ResidualInput] = {}
         self.scale, self.temperature = 1.0, 1.0
         self.selection = Selection.empty()
-        self.candidates: list[Doubles] = []
-        """Logits of the candidates, [hosted, k] each, from `finish` on."""
+        self._candidates: dict[int, list[Doubles]] = {}
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return self.training, self.schedule.training
@@ -131,7 +140,7 @@ class StrictClassifier(StrictTrainer):
         trains = self._roles == Role.TRAIN
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
-        start = EvidenceWeights.start(2 + schedule.strict.propagated_labels, schedule.classes)
+        start = EvidenceWeights.start(2 + schedule.num_propagated, schedule.classes)
         self.optimisers = {EVIDENCE_WEIGHTS: Adam(start, EVIDENCE_WEIGHTS_RATE)}
         if schedule.strict.tree_network:
             self._head = schedule.residual_head(self.shard.public)
@@ -166,12 +175,16 @@ class StrictClassifier(StrictTrainer):
         body = received.body
         if self.control:
             body = form.messages(drawn_values(shard, received, form.alphabet))
-        self.counts = [MessageCounts.of_messages(body, read, received.receiver, len(shard))]
+        theirs = np.zeros(len(shard.neighbours), np.bool_)
+        theirs[received.slot] = True
+        released = (self._randomized_labels >= 0)[shard.owner]
+        self._used = uses_edge(shard.ids_of(shard.owner), shard.neighbours, released, theirs)
+        self._count(0, received._replace(body=body), read)
 
     def tell_propagated_label(self, number: int) -> Program[None]:
         """Have every device send a propagated label, the same one to all neighbours."""
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
-        evidence = np.sum(self._evidence(number), axis=0)
+        evidence = np.sum(self._evidence(number, ONE), axis=0)
         if self.control:  # no evidence: all classes are equally likely
             evidence = np.zeros_like(evidence)
         sent = propagated_labels(shard, evidence, mechanism, number)
@@ -189,64 +202,78 @@ class StrictClassifier(StrictTrainer):
         body = received.body
         if self.control:
             body = drawn_propagated_labels(shard, received, mechanism, number)
-        counts = MessageCounts.of_messages(body, mechanism.read, received.receiver, len(shard))
-        self.counts = [*self.counts[:number], counts]
+        self._count(number, received._replace(body=body), mechanism.read)
 
-    def _evidence(self, kinds: int) -> list[Doubles]:
+    def _count(
+        self, kind: int, received: ReceivedMessages, read: Callable[[Bytes], Doubles]
+    ) -> None:
+        """Count the messages of a kind: all of them, and those of edges that the receiver uses."""
+        receiver, slot, body = received
+        used = self._used[slot]
+        for ends, some in ((BOTH, slice(None)), (ONE, used)):
+            counts = MessageCounts.of_messages(body[some], read, receiver[some], len(self.shard))
+            self.counts[ends] = [*self.counts[ends][:kind], counts]
+
+    def _evidence(self, kinds: int, ends: int) -> list[Doubles]:
         """Return the evidence of the first `kinds` kinds of messages, [hosted, k] each."""
-        if len(self.counts) < kinds or len(self.matrices) < kinds:
+        counts, known = self.counts[ends], self._known_evidence[ends]
+        if len(counts) < kinds or len(self.matrices) < kinds:
             raise ProtocolError("messages were used before they were received")
-        for kind in range(len(self._known_evidence), kinds):
-            evidence = self.counts[kind].evidence(self.matrices[kind], self.labels.form)
-            self._known_evidence.append(evidence)
-        return self._known_evidence[:kinds]
+        for kind in range(len(known), kinds):
+            known.append(counts[kind].evidence(self.matrices[kind], self.labels.form))
+        return known[:kinds]
 
     def _own(self) -> Doubles:
         return self.scale * self.encoder.logits()
 
-    def evidence_weights(self) -> EvidenceWeights:
+    def evidence_weights(self, ends: int) -> EvidenceWeights:
         """Return the inputs of the evidence weights; fixed once all messages are received."""
-        if self._evidence_weights is None:
-            self._evidence_weights = EvidenceWeights(
-                self._own(), self._evidence(1 + self.schedule.strict.propagated_labels)
-            )
-        return self._evidence_weights
+        if ends not in self._evidence_weights:
+            evidence = self._evidence(1 + self.schedule.num_propagated, ends)
+            self._evidence_weights[ends] = EvidenceWeights(self._own(), evidence)
+        return self._evidence_weights[ends]
 
-    def residual_input(self) -> "ResidualInput":
+    def residual_input(self, ends: int) -> "ResidualInput":
         """Return the inputs of the residual head; fixed once the evidence weights are trained."""
-        if self._residual_input is None:
-            counts = np.concatenate([kind.counts for kind in self.counts], axis=1)
-            received = np.sum([kind.received for kind in self.counts], axis=0)
+        if ends not in self._residual_input:
+            kinds = self.counts[ends]
+            counts = np.concatenate([kind.counts for kind in kinds], axis=1)
+            received = np.sum([kind.received for kind in kinds], axis=0)
             from lumos.strict.classify.head import ResidualInput  # needs torch
 
-            self._residual_input = ResidualInput(
-                base=self.evidence_weights().logits(self.optimisers[EVIDENCE_WEIGHTS].weights),
+            weights = self.optimisers[EVIDENCE_WEIGHTS].weights
+            self._residual_input[ends] = ResidualInput(
+                base=self.evidence_weights(ends).logits(weights),
                 predicted=self._own().argmax(axis=1),
                 frequencies=counts / np.maximum(received, 1)[:, None],
                 received=received,
             )
-        return self._residual_input
+        return self._residual_input[ends]
 
-    def _candidates(self) -> list[Doubles]:
-        """Return the logits of the candidates, [hosted, k] each."""
-        logits = [
-            self._own(),
-            self.evidence_weights().logits(self.optimisers[EVIDENCE_WEIGHTS].weights),
-        ]
-        if self.schedule.strict.tree_network:
-            logits.append(self.trained_head().logits(self.residual_input()))
-        return logits
+    def candidates(self, ends: int = BOTH) -> list[Doubles]:
+        """Return the logits of the candidates, [hosted, k] each; fixed once all is trained.
+
+        Predictions use the messages of all edges.
+        """
+        if ends not in self._candidates:
+            weights = self.optimisers[EVIDENCE_WEIGHTS].weights
+            logits = [self._own(), self.evidence_weights(ends).logits(weights)]
+            if self.schedule.strict.tree_network:
+                logits.append(self.trained_head().logits(self.residual_input(ends)))
+            self._candidates[ends] = logits
+        return self._candidates[ends]
 
     def finish(self) -> Program[ClassifyResult]:
         """Let validation devices choose a candidate and its temperature; return the results."""
-        self.candidates = self._candidates()
+        self._candidates = {}
         yield from self._finish_stages()
+        candidates = self.candidates()
         empty = np.empty(
             (len(self.shard), 0, self.schedule.propagated_label_mechanism.width), np.uint8
         )
         return ClassifyResult(
-            (self.candidates[self.choice] / self.temperature).astype(np.float32),
-            self.candidates[0].astype(np.float32),
+            (candidates[self.choice] / self.temperature).astype(np.float32),
+            candidates[0].astype(np.float32),
             self._randomized_labels,
             np.stack(self._sent, axis=1) if self._sent else empty,
             self._roles,
@@ -307,7 +334,7 @@ class StrictClassifier(StrictTrainer):
 
     def _learnt(self) -> Arrays:
         """Return scale and matrices; an empty array for a matrix that is not learnt yet."""
-        kinds = 1 + self.schedule.strict.propagated_labels
+        kinds = 1 + self.schedule.num_propagated
         known = dict(enumerate(self.matrices))
         matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
         return {"scale": np.array(self.scale), **matrices}
@@ -324,7 +351,7 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: a matrix is of another size.
         """
-        kinds = range(1 + self.schedule.strict.propagated_labels)
+        kinds = range(1 + self.schedule.num_propagated)
         matrices = [state[f"matrix/{kind}"] for kind in kinds]
         for kind, matrix in enumerate(matrices):
             stage = self.schedule[PROPAGATED if kind else RANDOMIZED]
@@ -390,12 +417,13 @@ class StrictClassifier(StrictTrainer):
         if not 0 <= arrays["choice"] < len(self.schedule.candidates):
             raise InputError(f"model.npz: invalid choice {int(arrays['choice'])}; train again")
         released, sent = (kept.get(name, np.empty(0)) for name in ("released", "propagated_labels"))
-        strict, mechanism = self.schedule.strict, self.schedule.propagated_label_mechanism
+        schedule = self.schedule
+        shape = (len(released), schedule.num_propagated, schedule.propagated_label_mechanism.width)
         if (
             released.dtype != np.int64
             or released.ndim != 1
             or sent.dtype != np.uint8
-            or sent.shape != (len(released), strict.propagated_labels, mechanism.width)
+            or sent.shape != shape
             or len(released) > self.shard.total
             or not (released < self.schedule.label_form.alphabet).all()
         ):
@@ -420,5 +448,5 @@ class StrictClassifier(StrictTrainer):
         yield from self._exchange_randomized_labels(slots)
         for number in range(1, 1 + len(self._sent)):
             yield from self._exchange_propagated_labels(number, slots)
-        logits = self._candidates()[self.choice] / self.temperature
+        logits = self.candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)

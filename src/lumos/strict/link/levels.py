@@ -8,11 +8,11 @@ non-neighbours best, the thresholds, and the evidence of each bucket. If no vect
 the asker's own degree alone scores a pair.
 
 **Neighbourhood sketch.** Every device draws a random mark and sends it to its neighbours. Then, a
-few times, it sends them the random mark that it received most often: a propagated label, randomized
-and the same for all of them. So random marks gather in neighbourhoods, and two devices with common
-neighbours receive the same random marks. The sketch is the number of times that each random mark
-was received in the last round, less the expected number for as many messages: otherwise its
-direction would reveal the degree. It is scaled to norm 1.
+few times, it sends them the random mark that it received most often over the edges that it uses: a
+propagated label, randomized and the same for all of them. So random marks gather in neighbourhoods,
+and two devices with common neighbours receive the same random marks. The sketch is the number of
+times that each random mark was received in the last round, over all edges, less the expected number
+for as many messages: otherwise its direction would reveal the degree. It is scaled to norm 1.
 """
 
 import math
@@ -26,7 +26,7 @@ from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.ldp.mechanisms import Mechanism
 from lumos.strict.link.encoder import unit
-from lumos.strict.messages import preferred, randomized
+from lumos.strict.messages import preferred, randomized, uses_edge
 from lumos.twoparty.score import LevelSpec
 from lumos.typing import Arrays, Bytes, Doubles, Ints, Small
 
@@ -240,14 +240,18 @@ class NeighbourhoodSketch:
         self._own: Ints = np.floor(chance * self._size).astype(np.int64)
         """[hosted] the device's random mark, then its propagated label before randomization."""
         self._sent = self._own.astype(np.uint8)
+        self._uses = uses_edge(shard.ids_of(shard.owner), shard.neighbours)
         self._received = np.zeros((len(shard), self._size))
+        """[hosted, random marks] of the last round."""
+        self._used = self._received
+        """The same over the edges that a device uses."""
         self.usual: list[Doubles] = []
         """[random marks] frequencies among all messages, for each round."""
 
     def message(self, number: int) -> Bytes:
         """Return [hosted, 1] the messages of a round: random marks, then propagated labels."""
         if number:
-            self._own = preferred(self._shard, self._above_usual(number - 1), number)
+            self._own = preferred(self._shard, self._above_usual(number - 1, self._used), number)
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
         return self._sent[:, None]
 
@@ -258,21 +262,26 @@ class NeighbourhoodSketch:
             sent: [hosted] messages of the round.
         """
         if number:
-            self._own = preferred(self._shard, self._above_usual(number - 1), number)
+            self._own = preferred(self._shard, self._above_usual(number - 1, self._used), number)
         else:
             self._own = sent.astype(np.int64)
         self._sent = sent
 
-    def receive(self, receiver: Ints, random_marks: Ints) -> None:
+    def receive(self, receiver: Ints, slot: Ints, random_marks: Ints) -> None:
         """Count the messages of a round.
 
         Args:
             receiver: [messages] positions.
+            slot: [messages].
             random_marks: [messages].
         """
-        places = receiver * self._size + random_marks
-        counts = np.bincount(places, minlength=self._received.size)
-        self._received = counts.reshape(self._received.shape).astype(np.float64)
+        places, used = receiver * self._size + random_marks, self._uses[slot]
+        self._received, self._used = (
+            np.bincount(some, minlength=self._received.size)
+            .reshape(self._received.shape)
+            .astype(np.float64)
+            for some in (places, places[used])
+        )
 
     def sent_weights(self) -> Doubles:
         """Return [hosted, random marks] what each device sent, weighted by its receivers."""
@@ -286,13 +295,12 @@ class NeighbourhoodSketch:
         positive = np.maximum(total, 1e-3)
         self.usual = [*self.usual, positive / positive.sum()]
 
-    def _above_usual(self, number: int) -> Doubles:
+    def _above_usual(self, number: int, received: Doubles) -> Doubles:
         """Return [hosted, random marks] received and own ones of a round, less expected numbers."""
-        messages = self._shard.degree + 1
-        own = np.eye(self._size)[self._own]
-        above: Doubles = self._received + own - messages[:, None] * self.usual[number]
+        marks = received + np.eye(self._size)[self._own]
+        above: Doubles = marks - marks.sum(axis=1, keepdims=True) * self.usual[number]
         return above
 
     def vectors(self) -> Doubles:
         """Return [hosted, random marks] the sketches: unit vectors of the last round."""
-        return unit(self._above_usual(len(self.usual) - 1))
+        return unit(self._above_usual(len(self.usual) - 1, self._received))

@@ -236,7 +236,8 @@ class LinkResult:
         sketch.usual = list(weights["usual"])
         for number, sent in enumerate(kept["sent"].T):
             sketch.repeat(number, sent)
-            sketch.receive(shard.owner, sent[shard.neighbours].astype(np.int64))
+            marks = sent[shard.neighbours].astype(np.int64)
+            sketch.receive(shard.owner, np.arange(len(marks)), marks)
         vectors = combined(encoder.embeddings(), sketch.vectors())
         reading = Reading.of(weights, strict.query_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
@@ -274,7 +275,7 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         InputError: an array is missing, or has another shape or type.
     """
     strict = schedule.strict
-    rounds, size = 1 + strict.propagated_labels, strict.embedding
+    rounds, size = 1 + schedule.num_propagated, strict.embedding
     shapes = {
         "weights": (width,),
         "basis": (width, size),

@@ -25,7 +25,7 @@ from lumos.ldp.account import NORM
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import Disclosed
 from lumos.strict.link.levels import COSINES, WAYS, read_levels
-from lumos.strict.settings import CALIBRATION_QUERIES
+from lumos.strict.settings import CALIBRATION_QUERIES, LINK_PROPAGATED
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
 from lumos.typing import Doubles
@@ -168,7 +168,7 @@ class Marks(LinkStage):
     @property
     def num_sums(self) -> int:
         """One for random marks, and one for each propagated label."""
-        return 1 + self.schedule.strict.propagated_labels
+        return 1 + self.schedule.num_propagated
 
     moves = Sensitivity(1.0, 0.0)
     """A number up to 1, which depends on no features."""
@@ -249,6 +249,12 @@ class LinkSchedule(Schedule):
         """Those of `LINK_STAGES`."""
         return LINK_STAGES
 
+    @property
+    def num_propagated(self) -> int:
+        """Number of propagated labels."""
+        given = self.strict.propagated_labels
+        return LINK_PROPAGATED if given is None else given
+
     def tokens(self, features: int) -> int:
         """Return the number of tokens, for `features` features."""
         return features * (2 if self.signed else 1)
@@ -262,7 +268,7 @@ class LinkSchedule(Schedule):
         """Return what is seen of a device in training. Sums have no bound about edges."""
         return Disclosed(
             label=0.0,
-            propagated_labels=self.strict.propagated_labels * self.strict.propagated_epsilon,
+            propagated_labels=self.num_propagated * self.strict.propagated_epsilon,
             mu=self.run_mu(role),
             answers=CALIBRATION_QUERIES,
         )

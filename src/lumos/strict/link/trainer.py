@@ -157,7 +157,7 @@ class StrictLinker(StrictTrainer):
         bodies = sent[shard.owner]
         topic, cost = (PROPAGATED_LABEL, strict.propagated_epsilon) if number else (MARK, 0.0)
         received = yield from send_over(topic, shard, None, bodies, cost, self._read_marks)
-        self.sketch.receive(received.receiver, self._marks_in(received, number))
+        self.sketch.receive(received.receiver, received.slot, self._marks_in(received, number))
 
     def _marks_in(self, received: ReceivedMessages, number: int) -> Ints:
         if self.control:
