@@ -232,7 +232,7 @@ def test_an_propagated_label_is_a_function_of_what_was_received(
 def polya(counts: np.ndarray, total: np.ndarray) -> np.ndarray:
     """[devices, k] log-likelihood by the product of rising factorials, less its mean."""
     table = np.maximum(total, 1.0)
-    prior = 8.0 * table / table.sum(axis=1, keepdims=True)
+    prior = 16.0 * table / table.sum(axis=1, keepdims=True)
     found = np.zeros((len(counts), len(prior)))
     for device, row in enumerate(counts):
         for label, parameters in enumerate(prior):

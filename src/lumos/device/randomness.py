@@ -150,12 +150,12 @@ class PublicRandomness:
         key = blake2b(f"{self.seed}/{purpose}".encode(), digest_size=8).digest()
         low = np.minimum(first, second).astype(np.uint64)
         high = np.maximum(first, second).astype(np.uint64)
-        mixed = _mix(_mix(low + np.uint64(int.from_bytes(key, "little"))) ^ high)
+        mixed = mix(mix(low + np.uint64(int.from_bytes(key, "little"))) ^ high)
         return (mixed >> np.uint64(63)).astype(np.bool_)
 
 
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of SplitMix64: each output bit depends on every input bit."""
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """One step of SplitMix64 (Steele, Lea and Flood 2014): each output bit depends on all of input."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

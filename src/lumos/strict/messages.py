@@ -28,8 +28,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from lumos.device.randomness import mix
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.counts import nondecreasing
@@ -91,11 +91,6 @@ CONSENT = Topic(
 )
 
 
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
-
-
 def uses_edge(
     devices: Ints, neighbours: Ints, released: Flags | None = None, theirs: Flags | None = None
 ) -> Flags:
@@ -103,9 +98,8 @@ def uses_edge(
 
     Everybody computes the same from public facts; no other edge has any part in it. Of two devices
     of which one has released a randomized label, the other one is the user. Otherwise their ids
-    decide. With s the smaller and l the larger id, all numbers modulo 2⁶⁴, g = 0x9E3779B97F4A7C15
-    and `mix` the finalizer of SplitMix64 (Steele, Lea and Flood 2014), the larger id is the user if
-    the highest bit of mix(mix(s + g) + l + g) is 1, the smaller one if it is 0.
+    decide: the larger one, l, is the user if the highest bit of mix(mix(s) + l) is 1, the smaller
+    one, s, if it is 0.
 
     Args:
         devices: [edges] ids.
@@ -115,22 +109,11 @@ def uses_edge(
         theirs: [edges] the same for its neighbour.
     """
     smaller, larger = np.minimum(devices, neighbours), np.maximum(devices, neighbours)
-    state = _mix(smaller.astype(np.uint64) + _INCREMENT)
-    state += larger.astype(np.uint64) + _INCREMENT
-    uses: Flags = (_mix(state) >> np.uint64(63) == 1) == (devices > neighbours)
+    state = mix(mix(smaller.astype(np.uint64)) + larger.astype(np.uint64))
+    uses: Flags = (state >> np.uint64(63) == 1) == (devices > neighbours)
     if released is not None and theirs is not None:
         uses = np.where(released == theirs, uses, theirs)
     return uses
-
-
-def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return the finalizer of SplitMix64; it changes its argument."""
-    state ^= state >> _SHIFTS[0]
-    state *= _FACTORS[0]
-    state ^= state >> _SHIFTS[1]
-    state *= _FACTORS[1]
-    state ^= state >> _SHIFTS[2]
-    return state
 
 
 class ReceivedMessages(NamedTuple):

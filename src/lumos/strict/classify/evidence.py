@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 PSEUDO_COUNT = 3.0
 """A device adds counts/(received + PSEUDO_COUNT) to a matrix: one more message moves it by at most
 1/(1 + PSEUDO_COUNT)."""
-CONCENTRATION = 8.0
+CONCENTRATION = 16.0
 """κ of the Pólya distribution: the number of messages to one device that count as independent.
-Chosen on validation devices of Facebook, Twitch and demo."""
+Chosen on Facebook and demo."""
 LEAST = 1.0
 """Smallest number of a matrix, so that no probability is 0."""
 _MESSAGES = 1 << 16  # read at a time
