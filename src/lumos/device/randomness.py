@@ -155,7 +155,7 @@ class PublicRandomness:
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """One step of SplitMix64 (Steele, Lea and Flood 2014): each output bit depends on all of input."""
+    """Return a step of SplitMix64: each bit of the output depends on every bit of the input."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
