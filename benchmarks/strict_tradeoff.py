@@ -5,6 +5,7 @@
     python benchmarks/strict_tradeoff.py --graph lastfm --words --cells label
     python benchmarks/strict_tradeoff.py --communities 100 --cells "label 3"
     python benchmarks/strict_tradeoff.py --family heterophilous --cells "label 3"
+    python benchmarks/strict_tradeoff.py --cells label rivals        # and --graph, --family …
     python benchmarks/strict_tradeoff.py --task link --seeds 3
 
 Every cell is `lumos.train` with the strict profile and its control (releases without information)
@@ -19,6 +20,7 @@ these files.
 import argparse
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,14 @@ def lpgnn_row(epsilon: float) -> str:
     return f"LPGNN, label {epsilon:g}, features {FEATURES[0]:g}"
 
 
+EDGE, SERVER_EDGE = "strict", 16.0
+"""ε of an edge for LPGNN on Blink's edges: that of strict on the graph, and its own default."""
+
+
+def blink_row(epsilon: float, edge: float | str = EDGE) -> str:
+    return f"LPGNN on Blink's edges, label {epsilon:g}, edge {edge}"
+
+
 CLASSIFY: dict[str, dict[str, Settings]] = {
     "label": {label_row(e): {"label_epsilon": e} for e in EPSILONS},
     "features": {
@@ -87,7 +97,7 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
         if e >= 2 or features in FEATURES
     },
     "propagated_labels": {
-        **{f"label 3, propagated labels {many}": {"propagated_labels": many} for many in (0, 1, 3)},
+        **{f"label 3, propagated labels {many}": {"propagated_labels": many} for many in range(4)},
         **{f"label 3, propagated labels at ε {e:g}": {"propagated_epsilon": e} for e in (2.0, 3.0)},
     },
     "network": {
@@ -112,6 +122,21 @@ CLASSIFY: dict[str, dict[str, Settings]] = {
             for e in EPSILONS
         },
     },
+    "rivals": {
+        row: {
+            "system": system,
+            "backbone": "gcn",
+            "feature_epsilon": FEATURES[0],
+            "label_epsilon": e,
+            **edge,
+        }
+        for e in (2.0, 3.0, 4.0)
+        for row, system, edge in (
+            (lpgnn_row(e), "lpgnn", {}),
+            (blink_row(e), "lpgnn-blink", {"edge_epsilon": EDGE}),
+            (blink_row(e, SERVER_EDGE), "lpgnn-blink", {"edge_epsilon": SERVER_EDGE}),
+        )
+    },
 }
 """By group, which `--cells` may name, and row."""
 SCORES = {"classify": "test_accuracy", "link": "test_auc"}
@@ -123,13 +148,32 @@ MEASURES = {
 """By name in a run's metrics and estimates: the name in a cell."""
 
 
+NUMBER = r"\d+(?:\.\d+)?"
+ROLES = ("training", "validation", "other")
+EDGES = ("edge added or removed", "edge replaced at one end")
+
+
+def edge_epsilons(run: lumos.Run) -> list[float]:
+    """Return the largest ε of a role for an edge added or removed, and for one replaced."""
+    rows = {row["about"]: row for row in run.guarantees}
+    cells = [[str(rows[about][f"{role} devices"]) for role in ROLES] for about in EDGES]
+    return [max(float(re.findall(NUMBER, cell)[0]) for cell in of) for of in cells]
+
+
 def cell(graph: lumos.Graph, task: Task, settings: Settings, seed: int) -> dict[str, Any]:
     """One run, as numbers."""
     if "system" in settings:
-        scores = baseline(graph, **settings, task=task, patience=100, seed=seed).metrics
-        return {"test": scores[SCORES[task]], "settings": plain_settings(settings)}
+        given = dict(settings)
+        if given.get("edge_epsilon") == EDGE:
+            given["edge_epsilon"] = edge_epsilons(lumos.train(graph, floor=False, seed=seed))[0]
+        measured = baseline(graph, **given, task=task, patience=100, seed=seed)
+        found = {"test": measured.metrics[SCORES[task]], "settings": plain_settings(settings)}
+        rebuilt = [re.search(rf"contains ({NUMBER}) % of the", note) for note in measured.notes]
+        for match in filter(None, rebuilt):
+            found |= {"edges": [given["edge_epsilon"]], "recovered": float(match[1]) / 100}
+        return found
     run = lumos.train(graph, profile="strict", task=task, control=True, seed=seed, **settings)
-    score = SCORES[task]
+    score, noisy = SCORES[task], "protect" not in settings
     beside = {"own": run.own, "control": run.control}
     measured = {**run.metrics, **run.model.estimates}
     return {
@@ -137,6 +181,11 @@ def cell(graph: lumos.Graph, task: Task, settings: Settings, seed: int) -> dict[
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
         **{name: measured[key] for key, name in MEASURES.items() if key in measured},
         "choice": run.model.choice,
+        **(
+            {"edges": edge_epsilons(run)}
+            if task == "classify" and "protect" not in settings
+            else {}
+        ),
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
         "settings": plain_settings(settings),

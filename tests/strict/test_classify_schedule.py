@@ -298,8 +298,8 @@ def test_what_the_defaults_guarantee_about_edges(
 
 def test_how_many_labels_are_propagated_depends_on_public_numbers() -> None:
     settings = StrictSettings()
-    assert [settings.num_propagated(devices, 4) for devices in (50, 3999, 4000)] == [2, 2, 1]
-    assert settings.num_propagated(4000, 5) == 2
+    assert [settings.num_propagated(devices, 4) for devices in (50, 7999, 8000)] == [2, 2, 1]
+    assert settings.num_propagated(8000, 5) == 2
     for given in range(4):
         assert StrictSettings(propagated_labels=given).num_propagated(10**6, 2) == given
 

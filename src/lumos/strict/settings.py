@@ -19,7 +19,7 @@ MAX_EPSILON = 1000.0
 MIN_CLIP = 0.05
 """Smallest clipping norm: the rounding error of a million weights stays within its margin."""
 ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
-PROPAGATED, MANY_PER_CLASS = 2, 1000
+PROPAGATED, MANY_PER_CLASS = 2, 2000
 """Propagated labels of `classify` by default, one less from so many devices per class on."""
 LINK_SUMS, LINK_PROPAGATED = 4, 3
 """Sums of products that train the encoder of `link`, and propagated labels that devices send."""
@@ -97,7 +97,7 @@ class StrictSettings:
     propagated_labels: int | None = None
     """Number of propagated labels that a device sends to its neighbours, randomized and the same to
     all of them; 0 to 3. classify: the class that received messages point to; by default 1 from
-    1,000 devices per class on, otherwise 2. link: the random mark received most often, 3 by
+    2,000 devices per class on, otherwise 2. link: the random mark received most often, 3 by
     default."""
     propagated_epsilon: float = 4.0
     """ε of one propagated label. It protects edges and degrees: a propagated label depends on the
