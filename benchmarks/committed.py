@@ -41,9 +41,14 @@ LABELS = {
 }
 """By graph, splits with few labels."""
 
-FACEBOOK = {"devices": 22_470, "training": 11_234, "validation": 5_618, "classes": 4}
-DEMO = {"devices": 2_000, "training": 1_000, "validation": 500, "classes": 6}
-GUARANTEES: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+FACEBOOK: dict[str, Any] = {
+    "devices": 22_470,
+    "training": 11_234,
+    "validation": 5_618,
+    "classes": 4,
+}
+DEMO: dict[str, Any] = {"devices": 2_000, "training": 1_000, "validation": 500, "classes": 6}
+GUARANTEES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "default": (FACEBOOK, {}),
     "no propagated label": (FACEBOOK, {"propagated_labels": 0}),
     "tree network": (FACEBOOK, {"tree_network": True}),

@@ -166,9 +166,9 @@ def cell(graph: lumos.Graph, task: Task, settings: Settings, seed: int) -> dict[
         given = dict(settings)
         if given.get("edge_epsilon") == EDGE:
             given["edge_epsilon"] = edge_epsilons(lumos.train(graph, floor=False, seed=seed))[0]
-        measured = baseline(graph, **given, task=task, patience=100, seed=seed)
-        found = {"test": measured.metrics[SCORES[task]], "settings": plain_settings(settings)}
-        rebuilt = [re.search(rf"contains ({NUMBER}) % of the", note) for note in measured.notes]
+        rival = baseline(graph, **given, task=task, patience=100, seed=seed)
+        found = {"test": rival.metrics[SCORES[task]], "settings": plain_settings(settings)}
+        rebuilt = [re.search(rf"contains ({NUMBER}) % of the", note) for note in rival.notes]
         for match in filter(None, rebuilt):
             found |= {"edges": [given["edge_epsilon"]], "recovered": float(match[1]) / 100}
         return found
@@ -181,11 +181,7 @@ def cell(graph: lumos.Graph, task: Task, settings: Settings, seed: int) -> dict[
         **{name: scores[score] for name, scores in beside.items() if scores is not None},
         **{name: measured[key] for key, name in MEASURES.items() if key in measured},
         "choice": run.model.choice,
-        **(
-            {"edges": edge_epsilons(run)}
-            if task == "classify" and "protect" not in settings
-            else {}
-        ),
+        **({"edges": edge_epsilons(run)} if (task, noisy) == ("classify", True) else {}),
         "seconds_per_epoch": round(run.cost.seconds_per_epoch, 4),
         "bytes_per_epoch": run.cost.per_epoch.bytes_sent_mean,
         "settings": plain_settings(settings),

@@ -93,8 +93,9 @@ def test_a_changed_result_changes_the_page(tmp_path: Path) -> None:
     assert "| 16 | 23 | 15 |" in (tmp_path / "docs" / "paper.md").read_text()
     path = tmp_path / "docs" / "results" / "guarantees.json"
     found = json.loads(path.read_text())
-    row = next(row for row in found["default"] if row["about"] == "edge added or removed")
-    row["validation devices"] = "(99.9, 1e-05)"
+    for row in found["default"]:
+        if row["about"].startswith("edge"):
+            row["validation devices"] = "(99.9, 1e-05)"
     path.write_text(json.dumps(found))
     pages = {"README.md", "docs/faq.md", "docs/strict-guarantees.md", "docs/strict.md"}
     assert pages < set(write_documents(tmp_path))
