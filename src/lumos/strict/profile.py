@@ -399,7 +399,7 @@ def _charge(account: PrivacyAccount, problem: Problem, schedule: Schedule) -> No
     senders = hosted(lambda part: np.diff(part.offsets) > 0)
     account.charge(propagated_label_amounts(schedule.strict, schedule.num_propagated), senders)
     if isinstance(schedule, ClassifySchedule):
-        for role in (Role.TRAIN, Role.VALIDATION):
+        for role in Role:
             account.charge(sum_amounts(schedule.charged_mu(role)), hosted(role_is(role)))
     else:
         amounts = {**sum_amounts(schedule.run_mu()), CALIBRATION: float(CALIBRATION_QUERIES)}

@@ -516,8 +516,9 @@ class ClassifySchedule(Schedule):
     def charged_mu(self, role: Role) -> dict[str, float]:
         """Return the μ that an account charges a device of some role for, by question.
 
-        An edge of a training device may lead to a validation device, in whose vectors it counts. In
-        another run their roles may be exchanged. So both are charged for it as validation devices.
+        An edge of any device may lead to a validation device, in whose vectors it counts, and in
+        another run their roles and the user may be exchanged. So everybody is charged for an edge
+        as validation devices are.
         """
         edge = max(self.mu("edge", one) for one in (Role.TRAIN, Role.VALIDATION))
         return {**self.run_mu(role), EDGE: edge}
