@@ -73,7 +73,7 @@ LIMITED: dict[str, tuple[dict[str, Any], dict[str, float], int]] = {
     "lifetime_propagated_epsilon": ({"lifetime_propagated_epsilon": 20.0}, {PROPAGATED: 8.0}, 2),
     "score_queries": ({"score_queries": 5}, {ASKED: 1.0, CALIBRATION: 1.0}, 2),
     "lifetime_feature_epsilon": ({}, {sums_about(RECORD): mu_for(8.0, 1e-5) ** 2}, 8),
-    "one edge": ({}, {sums_about(EDGE): mu_for(8.0, 1e-5) ** 2 / 4}, 8),
+    "one edge": ({}, {sums_about(EDGE): mu_for(8.0, 1e-5) ** 2}, 8),
 }
 
 

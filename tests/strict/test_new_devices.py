@@ -16,7 +16,7 @@ from lumos.device.randomness import PublicRandomness
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.runs.run import Run
 from lumos.storage import read_arrays
-from lumos.strict.classify.evidence import Selection
+from lumos.strict.classify.evidence import CONCENTRATION, Selection
 from lumos.training.split import Role, split_vertices
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -96,7 +96,7 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
         for kind, values in enumerate(kinds):
             counts = np.bincount(values, minlength=classes)
             total = np.maximum(weights[f"matrix/{kind}"].reshape(classes, classes), 1)
-            prior = 8 * total / total.sum(axis=1, keepdims=True)
+            prior = CONCENTRATION * total / total.sum(axis=1, keepdims=True)
             evidence = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
             logits = logits + evidence_weights[1 + kind] * (evidence - evidence.mean())
     found: np.ndarray = softmax(logits / float(weights["temperature"]))
