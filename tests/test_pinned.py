@@ -27,11 +27,11 @@ import numpy as np
 import pytest
 import torch
 from tests.deploy.conftest import split_into_devices
-from tests.deploy.network import Federation
 from tests.session_doubles import Stream
 
 import lumos
 from lumos.crypto import entropy
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.facts import facts_of
 from lumos.ldp.account import FILE as ACCOUNT

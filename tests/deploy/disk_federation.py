@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.deploy.network import RUN, Federation
-
 from lumos.deploy.state import CoordinatorFolder, DeviceFolder
+from lumos.deploy.virtual import RUN, Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Partition

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tests.deploy.network import Federation
 
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
@@ -79,7 +79,7 @@ def play(folder: PartsFolder, config: Config, schedule: Schedule) -> tuple[Feder
     while True:
         try:
             federation.run(until=lambda: bool(due()) or ended(), limit=limit)
-        except AssertionError:
+        except TimeoutError:
             if any(np.isfinite(back) for back in down.values()):
                 federation.now = min(back for back in down.values() if np.isfinite(back))
             else:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.deploy.conftest import split_into_devices
-from tests.deploy.network import Federation, Packet
 
 import lumos
 from lumos.deploy.protocol.frames import Alive, Data
+from lumos.deploy.virtual import Federation, Packet
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.secagg.topics import Stage

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.deploy.network import Federation
 from tests.deploy.test_absence import LOST, SUM_PHASE, Killer
 
 from lumos.deploy.protocol.device import MAX_ATTEMPTS
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.strict import messages as propagated_labels

@@ -12,10 +12,10 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 import numpy as np
 from tests.deploy.crashing_disk import quick_disk  # noqa: F401
 from tests.deploy.disk_federation import DiskFederation, parts_of_devices
-from tests.deploy.network import RUN
 
 from lumos.deploy.state import read_snapshot
 from lumos.deploy.status import RunHistory
+from lumos.deploy.virtual import RUN
 from lumos.training.config import Config
 
 FIRST, SECOND = 36, 60

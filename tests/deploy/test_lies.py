@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.deploy.network import Federation, MemoryStore, Packet
 from tests.deploy.test_absence import LOST, SUM_PHASE, SilentDevice, same, weights
 
 import lumos
 from lumos.deploy.protocol.frames import Data, RoundKey, RunState
+from lumos.deploy.virtual import Federation, MemoryStore, Packet
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.secagg.openings import OpenedSums

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.deploy.conftest import few_words
-from tests.deploy.network import Federation, Packet
 from tests.deploy.test_absence import same, weights
 from tests.deploy.test_sessions import trees
 
 import lumos
 from lumos.deploy.protocol.frames import Data
+from lumos.deploy.virtual import Federation, Packet
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from tests.deploy.network import RUN
 from tests.deploy.watched import (
     BEGAN,
     SEED,
@@ -25,6 +24,7 @@ from tests.deploy.watched import (
 
 import lumos
 from lumos.deploy.status import MAX_SHOWN, RECENT, EpochLosses, RunHistory, RunStatus
+from lumos.deploy.virtual import RUN
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError
 from lumos.graph.graph import Graph

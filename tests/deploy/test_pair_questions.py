@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.deploy.network import Federation
 
 from lumos.deploy.control import answering, ask_device
 from lumos.deploy.processes import prediction_in
@@ -21,6 +20,7 @@ from lumos.deploy.protocol.questions import (
     LearntScore,
     PairQuestions,
 )
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 from lumos.graph.parts import PartsFolder

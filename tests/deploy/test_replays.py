@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.deploy.network import Federation
 from tests.deploy.test_lies import LOST, SUM_PHASE, Tampering, UnrecordedStore, mask_neighbours
 
 from lumos.deploy.protocol.frames import Data, RunState
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.labels import Role
 from lumos.graph.parts import PartsFolder

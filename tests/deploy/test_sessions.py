@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.deploy.conftest import few_words
-from tests.deploy.network import Federation
 from tests.deploy.test_absence import IN_A_SUM, LOST, Killer, back_in_time, same, weights
 
 import lumos
 from lumos.deploy.protocol.frames import Alive
+from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.deploy.network import RUN, Federation
 from tests.graph.parts.same_parts import written
 
 from lumos.deploy.protocol.frames import Data, RoundKey
 from lumos.deploy.status import RunHistory, RunStatus, WireBytes, status_of
+from lumos.deploy.virtual import RUN, Federation
 from lumos.device.shard import COORDINATOR
 from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
