@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from hashlib import blake2b
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,8 @@ from lumos.training.config import Config
 from lumos.typing import Arrays, Doubles, Flags
 
 RUN = b"in virtual time!"
+TICK = 0.1
+"""Seconds between two ticks of devices."""
 MAX_SLEEP = 1.0
 """Longest time in seconds between two looks at a participant, as in a process."""
 
@@ -62,8 +65,7 @@ class MemoryStore:
         return dict(self.kept)
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        assert key not in self.kept
-        self.kept[key] = envelopes
+        self.kept[key] = {**self.kept.get(key, {}), **envelopes}
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
         copied = {name: np.array(array) for name, array in ledgers.items()}
@@ -96,6 +98,11 @@ class MemoryCoordinatorStore(MemoryStore):
         self.out[device] = phase
 
 
+def pair_secret(one: int, other: int) -> bytes:
+    """Return the secret of two devices."""
+    return blake2b(b"%d %d" % (min(one, other), max(one, other)), digest_size=32).digest()
+
+
 Packet = tuple[int, int, bytes]
 """(sender, receiver, bytes)."""
 
@@ -119,6 +126,7 @@ class Federation:
     config: Config
     deadline: float = 30.0
     latency: float = 0.01
+    tick: float = TICK
     route: Callable[[float, Packet], list[float]] | None = None
     watch: Callable[[float, int, int, list[Any]], None] | None = None
     on_arrival: Callable[[float, int, int, list[Any]], None] | None = None
@@ -182,6 +190,8 @@ class Federation:
             job,
             self.stores[participant],
             boot,
+            lambda other: pair_secret(participant, other),
+            self.tick,
             1.0,
             self.deadline,
             self.now,

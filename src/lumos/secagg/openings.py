@@ -114,15 +114,18 @@ def count_for_everyone(devices: Ints) -> Program[bool]:
     return raised
 
 
-def partner_shifts(total: int, public: PublicRandomness) -> list[int]:
+def partner_shifts(total: int, public: PublicRandomness, least: int = 3) -> list[int]:
     """Public distances on the ring of `total` devices: the i-th sends a mask to the i + shift-th.
 
     1 is always among them, so the graph is connected; no two name the same pair of devices.
+
+    Args:
+        least: number of distances, if there are as many devices.
     """
     most = (total - 1) // 2
     if most < 1:
         return [1] * (total - 1)  # two devices share one mask
-    wanted = min(most, max(3, math.ceil(math.log2(total) / 2)))
+    wanted = min(most, max(least, math.ceil(math.log2(total) / 2)))
     further = public.generator("mask partners").choice(most - 1, wanted - 1, replace=False)
     return [1, *(2 + int(shift) for shift in further)]
 

@@ -5,22 +5,32 @@ Nothing is sent and no clock is read here, as in `device`.
 A phase with sessions of two devices begins again without a device that is lost. Once devices may
 give out shares of its sum, it does not: they give out none for another attempt
 (`lumos.secagg.openings`). The sum is opened without it, and the next phase begins so.
+
+**Who is lost.** The coordinator always waits for a message that is due: one of the present round, a
+flag, or that a device is ready. A device whose message is due is left out when it has given no sign
+of life for the deadline, or has sent nothing that is due for twice as long; but not before
+`SLOWER` times as long as the median device took. So a loaded machine loses nobody.
 """
 
 from collections.abc import Callable
+from statistics import median
 from typing import Protocol
 
 import numpy as np
 
-from lumos.deploy.protocol.frames import Alive, Data, Done, Frame, RunState
+from lumos.deploy.protocol.frames import Alive, Data, Flags, Frame, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
-from lumos.deploy.protocol.rounds import CoordinatorRounds, ParticipantStore
+from lumos.deploy.protocol.rounds import Barriers, CoordinatorRounds, ParticipantStore
 from lumos.errors import LumosError
 from lumos.exchange.endpoint import changed
 from lumos.exchange.messages import Outbox
 from lumos.secagg.topics import ALIVE, SUM
 from lumos.typing import Arrays
+
+
+SLOWER = 10.0
+"""A device is not lost before it has taken so many times as long as the median device."""
 
 
 class CoordinatorStore(ParticipantStore, Protocol):
@@ -70,14 +80,31 @@ class CoordinatorParticipant:
         self.ended: str | None = "" if self.phase > job.last else None
         self.sums = 0 if saved is None else int(saved.get("sums", 0))
         """Sums that were opened."""
-        self._mailbox = Mailbox(boot, self.phase)
+        self._mailbox = Mailbox(boot, self.phase, job.unread, log)
         self._phases = dict.fromkeys(range(job.total), 0)
         self._last_received = dict.fromkeys(range(job.total), now)
+        self._last_due = dict.fromkeys(range(job.total), now)
+        """When each device last sent something that was due."""
+        self._wait: tuple[object, ...] = ()
+        """The message that is due; it is due since `_since`."""
+        self._since, self._usual = now, 0.0
+        self._took: dict[int, float] = {}
+        """Seconds that each device took for it, and that the median device took for the last."""
+        self._false_claims: set[int] = set()
         self._ready: dict[int, tuple[int, int]] = {}
         self.online: set[int] = set()
         self._rounds: CoordinatorRounds[None] | None = None
         self._pending: Arrays | None = None
         self._sent_state: tuple[object, ...] = ()
+        self._barriers = Barriers(
+            mailbox=self._mailbox,
+            out=self.out,
+            total=job.total,
+            deadline=deadline,
+            record=store.add_round,
+            recorded=self._recorded,
+            log=log,
+        )
         for device in self.out:
             self._mailbox.leave_out(device)
         self._mailbox.greet(range(job.total), now)
@@ -111,29 +138,39 @@ class CoordinatorParticipant:
         self.online.add(sender)
         for frame in frames:
             if isinstance(frame, Data):  # it has a snapshot of the phase that it is in
-                self._phases[sender] = max(self._phases[sender], frame.key.phase)
+                self._claims(sender, max(self._phases[sender], frame.key.phase))
             if self._mailbox.receive(sender, frame, now):
                 continue
             if isinstance(frame, Alive):
-                self._phases[sender] = frame.phase
+                self._claims(sender, frame.phase)
                 if frame.ready:
                     self._ready[sender] = (frame.phase, frame.attempt)
                 self._mailbox_state(sender)
-            elif isinstance(frame, Done) and self._rounds is not None:
-                self._rounds.done(sender, frame)
+            elif isinstance(frame, Flags):
+                # A device may still be in a phase that is over here, if it has no sessions.
+                phases = ((self.phase - 1, 0), (self.phase, self.attempt))
+                if self._barriers.take(sender, frame, phases):
+                    self._last_due[sender] = now
+
+    def _claims(self, device: int, phase: int) -> None:
+        """Note the phase that a device says it is in; none is far ahead of the coordinator."""
+        most = self.phase + 1 if self.ended is None else self.job.left
+        if phase > most and device not in self._false_claims:
+            self._false_claims.add(device)
+            self._log(f"device {device} says that it is in a phase that has not begun; ignored")
+        self._phases[device] = min(phase, most)
 
     def advance(self, now: float) -> None:
         """Go on as far as what has arrived, and the time, allow."""
         try:
-            self._leave_out_silent(now)
+            self._leave_out_lost(now)
+            self._barriers.close(now)
             self._settle()
             while self.ended is None and self.phase <= self.job.last:
                 self._begin_again_without_lost()
                 if self._rounds is None:
                     self._rounds = self._begin()
-                self._rounds.close_barriers()
                 if not self._rounds.advance(now):
-                    self._rounds.close_barriers()
                     break
                 if not self._devices_are_done():
                     break
@@ -152,7 +189,7 @@ class CoordinatorParticipant:
 
     def next_due(self) -> float:
         """Return the time of the next action of `due` or `advance`, if nothing arrives."""
-        waiting = [self._last_received[device] + self._deadline for device in self._waiting_for()]
+        waiting = [self._lost_at(device)[0] for device in self._waiting_for()]
         return min([self._mailbox.next_due(), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
@@ -164,7 +201,7 @@ class CoordinatorParticipant:
             program=changed(job.program(self.phase, self.attempt), self._count_sum),
             phase=(self.phase, self.attempt),
             refused=lambda sender, line: self._log(f"device {sender}: {line}; dropped"),
-            total=job.total,
+            barriers=self._barriers,
             record=self._store.add_round,
             recorded=self._recorded,
         )
@@ -229,16 +266,46 @@ class CoordinatorParticipant:
             for data in envelopes.values()
         )
 
-    def _leave_out_silent(self, now: float) -> None:
+    def _leave_out_lost(self, now: float) -> None:
+        self._note_progress(now)
         for device in self._waiting_for():
-            if now - self._last_received[device] > self._deadline:
-                self._leave_out(device, f"did not answer for {self._deadline:g} s")
+            when, why = self._lost_at(device)
+            if now > when:
+                self._leave_out(device, why)
+
+    def _note_progress(self, now: float) -> None:
+        """Note what is due, and how long devices took for it."""
+        waiting, rounds = set(self._waiting_for()), self._rounds
+        wait = (self.phase, self.attempt, rounds is not None and rounds.running.finished)
+        due = wait if rounds is None or rounds.running.finished else (*wait, rounds.key)
+        if due != self._wait:
+            if self._took:
+                self._usual = median(self._took.values())
+            self._wait, self._since, self._took = due, now, {}
+        for device in set(self.present()) - waiting - self._took.keys():
+            self._took[device] = now - self._since
+
+    def _lost_at(self, device: int) -> tuple[float, str]:
+        """Return when a device whose message is due counts as lost, and why."""
+        usual = self._usual
+        if 2 * len(self._took) > len(self.present()):
+            usual = max(usual, median(self._took.values()))
+        silent, idle = (max(times * self._deadline, SLOWER * usual) for times in (1, 2))
+        due = max(self._since, self._last_due[device]) + idle
+        if due < self._last_received[device] + silent:
+            return due, f"gave signs of life for {idle:g} s, and sent nothing that was due"
+        return self._last_received[device] + silent, f"did not answer for {silent:g} s"
 
     def _waiting_for(self) -> list[int]:
-        """Return the devices that have not finished; none if the run has failed."""
+        """Return the devices whose message is due; none if the run has failed."""
         if self.ended:
             return []
-        return [device for device in self.present() if self._phases[device] <= self.job.last]
+        if self.ended == "" or self._rounds is None:
+            return [device for device in self.present() if self._phases[device] <= self.job.last]
+        if not self._rounds.running.finished:
+            return sorted(self._rounds.missing())
+        place = (self.phase, self.attempt)
+        return [device for device in self.present() if self._ready.get(device) != place]
 
     def _leave_out(self, device: int, why: str) -> None:
         phase = self.job.name(min(self.phase, self.job.last))
@@ -263,6 +330,7 @@ class CoordinatorParticipant:
         names = ", ".join(map(str, lost))
         self._log(f"{self.job.name(self.phase)} begins again without the lost ({names})")
         self._mailbox.forget_attempt(self.phase, self.attempt)
+        self._barriers.forget(self.phase, self.attempt)
         self.attempt += 1
         self._rounds = None
         before = self._store.load() if self._pending is None else self._pending

@@ -3,6 +3,12 @@
 Nothing is sent and no clock is read here. Whoever runs it hands in what arrives (`receive`) and the
 time, and sends what `due` returns.
 
+**Ticks.** Everything to the coordinator leaves at ticks, whose length is in the plan, by the
+device's clock: messages, acknowledgements, repetitions, signs of life. At a tick the device sends
+what is ready, and then takes what the coordinator has sent since the last one. So what leaves at
+a tick is a function of what the coordinator sent before the tick before, and of nothing that other
+devices sent: rounds between devices end when the coordinator closes them (`rounds`).
+
 A device that is killed goes on from its snapshot, and with the rounds that it has recorded since.
 
 A phase with sessions of two devices ends for all or for nobody: a device that has finished it sends
@@ -14,6 +20,7 @@ A device that is started again after the training answers, and has no other part
 run: a question needs its two ends and the broker.
 """
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,13 +32,17 @@ from lumos.deploy.protocol.frames import Alive, Closed, Data, Frame, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
 from lumos.deploy.protocol.questions import QUESTIONS, AnsweredPairs, PairQuestions
-from lumos.deploy.protocol.rounds import DeviceRounds, ParticipantStore
+from lumos.deploy.protocol.rounds import DeviceRounds, FlagMasks, ParticipantStore, tick_before
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.typing import Arrays, Bytes
 
 OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
+MAX_WAITING = 4096
+"""Frames of the coordinator that wait for a tick; what comes then is dropped."""
+_COORDINATOR = (COORDINATOR,)
+_FAR = 1e15
 MAX_ATTEMPTS = 16
 """Attempts at a phase. In each a peer that lies compares, or scores, with what it likes."""
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
@@ -57,6 +68,8 @@ class DeviceParticipant:
         job: its phases; not begun.
         store: what survives a restart.
         boot: random bytes of this start.
+        pair_key: from the id of a device to 32 bytes that only it and this one know.
+        tick: seconds between two ticks.
         beat: seconds between two signs of life.
         deadline: seconds after which a question to another device is given up; and after which a
             device that has finished takes the run for ended without a frame of the coordinator.
@@ -71,6 +84,8 @@ class DeviceParticipant:
         job: TrainingJob,
         store: DeviceStore,
         boot: bytes,
+        pair_key: Callable[[int], bytes],
+        tick: float,
         beat: float,
         deadline: float,
         now: float,
@@ -79,6 +94,12 @@ class DeviceParticipant:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
+        self._masks = FlagMasks(device, job.total, job.public, pair_key)
+        self._tick, self._last_tick = tick, tick_before(now, tick)
+        self._waiting: list[Frame] = []
+        """What the coordinator has sent since the last tick."""
+        self._taken: list[Frame] = []
+        """What it sent before that tick, and is not handled yet."""
         self._deadline, self._last_received = deadline, now
         saved = store.load()
         self.phase = 0 if saved is None else job.load_state_dict(saved)
@@ -90,7 +111,7 @@ class DeviceParticipant:
         self.out: set[int] = set(job.absent)
         self.ended: str | None = None
         """As `RunState.ended`."""
-        self._mailbox = Mailbox(boot, self.phase)
+        self._mailbox = Mailbox(boot, self.phase, job.unread, log)
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._ready: Arrays = {}
@@ -102,6 +123,7 @@ class DeviceParticipant:
             self._mailbox.leave_out(absent)
         # Whoever has sent something sends it again: also one that is no neighbour.
         self._peers = store.peers()
+        self._came_back = bool(self._peers or self._recorded)
         self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
@@ -112,23 +134,27 @@ class DeviceParticipant:
         return self.phase > self.job.last
 
     def receive(self, sender: int, frames: list[Frame], now: float) -> None:
-        """Handle frames from another participant."""
+        """Take frames from another participant; the coordinator's are handled at the next tick."""
         if sender == COORDINATOR:
             self._last_received = now
+            self._waiting += frames[: MAX_WAITING - len(self._waiting)]
+            return
         for frame in frames:
             if isinstance(frame, Data):
                 self._remember(sender)
-            if self._mailbox.receive(sender, frame, now):
-                if isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
-                    self.questions.notice(sender, frame, now)
-                continue
-            if sender != COORDINATOR:
+            if not self._mailbox.receive(sender, frame, now):
                 self._log(f"device {sender} speaks in place of the coordinator; dropped")
-            elif isinstance(frame, RunState):
-                try:
-                    self._follow(frame)
-                except LumosError as error:
-                    self._stop(error)
+            elif isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
+                self.questions.notice(sender, frame, now)
+
+    def _handle_taken(self, now: float) -> None:
+        """Handle what the coordinator sent before the last tick."""
+        taken, self._taken = self._taken, []
+        for frame in taken:
+            if self._mailbox.receive(COORDINATOR, frame, now):
+                continue
+            if isinstance(frame, RunState):
+                self._follow(frame)
             elif isinstance(frame, Closed) and self._rounds is not None:
                 self._rounds.close(frame)
 
@@ -144,6 +170,7 @@ class DeviceParticipant:
         A device whose program refuses a message of the coordinator stops; `ended` has the reason.
         """
         try:
+            self._handle_taken(now)
             self._advance(now)
             self.questions.advance(now)
             if self.finished and self.ended is None and now - self._last_received > self._deadline:
@@ -176,7 +203,7 @@ class DeviceParticipant:
         self.phase += 1
         self.attempt = 0
         self._store.save(snapshot)
-        self._recorded, self._ready = {}, {}
+        self._recorded, self._ready, self._came_back = {}, {}, False
         self._mailbox.settle(self.phase)
         self._mailbox.tell(COORDINATOR, self._alive())
 
@@ -193,18 +220,31 @@ class DeviceParticipant:
         return Alive(self.job.left, 0)
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """Return the frames to send now, by receiver."""
+        """Return the frames to send now, by receiver; to the coordinator at ticks only."""
+        tick = tick_before(now, self._tick)
+        if tick <= self._last_tick:
+            return self._mailbox.due(now, hold=_COORDINATOR)
+        self._last_tick = tick
         if now >= self._next_beat and not self.ended:
             self._next_beat = now + self._beat
             self._mailbox.tell(COORDINATOR, self._alive())
-            if self._rounds is not None:
-                self._rounds.say_done()
+        flags = None if self._rounds is None else self._rounds.flags(tick)
+        if flags is not None:
+            self._mailbox.tell(COORDINATOR, flags)
+        self._taken += self._waiting
+        self._waiting = []
         return self._mailbox.due(now)
 
     def next_due(self) -> float:
-        """Return the time at which `due` has something to send, if nothing arrives."""
+        """Return the time at which `due` or `advance` has something to do, if nothing arrives."""
+        if self._taken:
+            return 0.0
         beat = float("inf") if self.ended else self._next_beat
-        return min(beat, self._mailbox.next_due())
+        wanted = min(beat, self._mailbox.next_due_to(COORDINATOR))
+        if self._waiting or (self._rounds is not None and self._rounds.sends_flags):
+            wanted = 0.0
+        tick = max(self._last_tick + 1, math.ceil(min(wanted, _FAR) / self._tick - 1e-6))
+        return min(tick * self._tick, self._mailbox.next_due(hold=_COORDINATOR))
 
     def _snapshot(self) -> Arrays:
         """Return the snapshot that the next phase begins with."""
@@ -222,6 +262,9 @@ class DeviceParticipant:
             phase=(self.phase, self.attempt),
             refused=lambda sender, line: self._log(f"{described(sender)}: {line}; dropped"),
             neighbours=job.shard.neighbours,
+            masks=self._masks,
+            tick=self._tick,
+            came_back=self._came_back,
             record=self._store.add_round,
             recorded=self._recorded,
         )

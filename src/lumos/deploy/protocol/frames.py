@@ -12,7 +12,8 @@ in one round, empty or not. The other frames keep rounds going, and hold nothing
 | welcome | peer → whoever started | that all those have arrived |
 | alive | device → coordinator | that it is there, and in which phase |
 | run | coordinator → device | where the run stands: phase, who is left out, whether it has ended |
-| done, closed | device ↔ coordinator | at a barrier: all has arrived; the round is over |
+| flags | device → coordinator | in a round between devices: masked, whether something is missing |
+| closed | coordinator → device | the round is over |
 
 A packet is padded to a multiple of `PADDING` bytes, so that an envelope with a short message and an
 empty one look alike to whoever carries them.
@@ -29,7 +30,7 @@ from lumos.exchange.endpoint import check_form, check_no_padding
 from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 """Participants with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
@@ -47,6 +48,7 @@ class RoundKey(NamedTuple):
 
 
 WITH_COORDINATOR, BETWEEN_DEVICES, OF_BOTH = range(3)
+FLAG_BYTES = 16
 
 
 class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
@@ -108,12 +110,13 @@ class RunState(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Empty: the run is finished; a line: it has failed, and why; None: it goes on."""
 
 
-class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
-    """All that a device sent in a round has arrived."""
+class Flags(msgspec.Struct, frozen=True, array_like=True, tag="flags"):
+    """The masked flags of a device in a round between devices, at its last ticks."""
 
     key: RoundKey
-    silent: bool
-    """It sent nothing."""
+    ticks: list[int]
+    shares: bytes
+    """`FLAG_BYTES` for each tick: whether something is missing, and whether it sent a message."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
@@ -124,7 +127,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
     """Nobody sent anything."""
 
 
-Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | Done | Closed
+Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | Flags | Closed
 
 RUN_TAG = 16
 _HEAD = Struct(f"<B{RUN_TAG}sqqI")

@@ -16,6 +16,7 @@ import numpy as np
 from lumos import __version__
 from lumos.crypto import entropy
 from lumos.crypto.groups import Group, choose_group
+from lumos.deploy.protocol.mailbox import MIN_UNREAD
 from lumos.device.randomness import (
     DeviceKeys,
     PrivateRandomness,
@@ -218,6 +219,8 @@ def empty_part(manifest: Manifest) -> GraphPart:
 
 TREES, SETUP, FIRST_EPOCH = range(3)
 """Numbers of phases."""
+MIN_NUMBERS = 64
+"""Numbers for each feature that the widest sum is assumed to have, at least."""
 ANSWERS_WITH = "result/"
 """In a snapshot after the last phase: what a device answers with."""
 
@@ -304,6 +307,17 @@ class TrainingJob:
         epochs = self.last - FIRST_EPOCH
         number = phase - FIRST_EPOCH + 1
         return "the last sums" if phase == self.last else f"epoch {number} of {epochs}"
+
+    @property
+    def unread(self) -> int:
+        """Bytes of one sender that may wait to be read: more than two of the widest messages."""
+        numbers = max(MIN_NUMBERS, self._config.flat().get("embedding", 0), self._problem.classes)
+        return MIN_UNREAD + 4 * 8 * numbers * self._manifest.graph.feature_count
+
+    @property
+    def public(self) -> PublicRandomness:
+        """Public randomness of the run."""
+        return PublicRandomness(self._problem.seed)
 
     @property
     def left(self) -> int:

@@ -12,11 +12,11 @@ No clock is read here and nothing is sent: `receive` takes what has arrived, `du
 to be sent now. So whole federations are tested in one process, with virtual time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from lumos.deploy.identity import described
 from lumos.deploy.protocol.frames import (
-    LARGEST,
     Acknowledged,
     Data,
     Frame,
@@ -35,10 +35,12 @@ MIN_WAIT = 0.1
 """Smallest first wait, where acknowledgements come quickly."""
 PATIENCE = 3.0
 """The first wait, as a multiple of the mean time that acknowledgements take."""
-MAX_KEPT = 1 << 16
-"""Envelopes of one sender that are kept between two snapshots."""
-MAX_BYTES = 4 * LARGEST
-"""Bytes of them."""
+MIN_UNREAD = 4 << 20
+"""Bytes of one sender in one phase that wait to be read, unless `Mailbox` gets a larger number."""
+ENVELOPE = 256
+"""Bytes that count for an envelope in addition to its body."""
+MAX_AHEAD = 2
+"""Phases by which a sender may be ahead of what is on disk."""
 FORGOTTEN = 1 << 30
 """A participant that starts again has forgotten all phases from this one on."""
 
@@ -72,8 +74,10 @@ class _Peer:
     arrived: dict[RoundKey, Data] = field(default_factory=dict)
     """Envelopes from it."""
     seen: set[RoundKey] = field(default_factory=set)
-    size: int = 0
-    """Bytes that have arrived."""
+    unread: dict[int, int] = field(default_factory=dict)
+    """By phase: bytes that have arrived and were not read."""
+    flooded: bool = False
+    """It sent more than is kept."""
     acknowledge: list[RoundKey] = field(default_factory=list)
     welcome: Hello | None = None
     """Its hello, until it is answered."""
@@ -82,6 +86,12 @@ class _Peer:
     delay: float = FIRST_WAIT / PATIENCE
     """Seconds that its acknowledgements take, in the mean over the last ones."""
 
+    def take(self, key: RoundKey) -> None:
+        """Forget an envelope from it, as it was read or is refused."""
+        data = self.arrived.pop(key, None)
+        if data is not None:
+            self.unread[key.phase] -= len(data.body) + ENVELOPE
+
 
 class Mailbox:
     """The envelopes of one participant.
@@ -89,10 +99,20 @@ class Mailbox:
     Args:
         boot: random bytes of this start.
         durable: phases before this one are on disk: nothing of them is needed again.
+        unread: bytes of one sender in one phase that may wait to be read; what comes then is
+            neither kept nor acknowledged.
+        log: called with a line that names a sender of more.
     """
 
-    def __init__(self, boot: bytes, durable: int = 0) -> None:
+    def __init__(
+        self,
+        boot: bytes,
+        durable: int = 0,
+        unread: int = MIN_UNREAD,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
         self._boot = boot
+        self._unread, self._log = unread, log
         self._durable = durable
         self._peers: dict[int, _Peer] = {}
         self._left: set[int] = set()
@@ -145,12 +165,17 @@ class Mailbox:
 
     def drop(self, sender: int, key: RoundKey) -> None:
         """Refuse an envelope: it counts as arrived, and is not read again."""
-        self._peer(sender).arrived.pop(key, None)
+        self._peer(sender).take(key)
+
+    def forget_round(self, key: RoundKey) -> None:
+        """Forget the envelopes of a round that is over and on disk."""
+        for peer in self._peers.values():
+            peer.take(key)
 
     def refuse(self, sender: int, key: RoundKey) -> None:
         """Forget an envelope that came too early; take it when it comes again."""
         peer = self._peer(sender)
-        peer.arrived.pop(key, None)
+        peer.take(key)
         peer.seen.discard(key)
         peer.acknowledge = [other for other in peer.acknowledge if other != key]
 
@@ -181,26 +206,26 @@ class Mailbox:
         for peer in self._peers.values():
             peer.arrived = {key: data for key, data in peer.arrived.items() if key.phase >= phase}
             peer.seen = {key for key in peer.seen if key.phase >= phase}
-            peer.size = sum(len(data.body) for data in peer.arrived.values())
+            peer.unread = {at: size for at, size in peer.unread.items() if at >= phase}
 
     def forget_attempt(self, phase: int, attempt: int) -> None:
         """Give up an attempt at a phase: its envelopes are neither sent nor read."""
         for peer in self._peers.values():
-            for table in (peer.waiting, peer.kept, peer.arrived):
+            for table in (peer.waiting, peer.kept):
                 for key in [key for key in table if key[:2] == (phase, attempt)]:
                     del table[key]
+            for key in [key for key in peer.arrived if key[:2] == (phase, attempt)]:
+                peer.take(key)
 
     def receive(self, sender: int, frame: Frame, now: float) -> bool:
         """Take a frame if it is one of the mailbox's own; return whether it was."""
         peer = self._peer(sender)
         if isinstance(frame, Data):
             if frame.key.phase >= self._durable and frame.key not in peer.seen:
-                size = peer.size + len(frame.body)
-                if len(peer.seen) >= MAX_KEPT or size > MAX_BYTES:
-                    return True  # neither kept nor acknowledged: no participant sends so much
+                if not self._has_room(sender, frame):
+                    return True
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
-                peer.size = size
             peer.acknowledge.append(frame.key)
         elif isinstance(frame, Acknowledged):
             if frame.boot == peer.boot:  # another start of it knows nothing of these
@@ -224,10 +249,26 @@ class Mailbox:
             return False
         return True
 
-    def due(self, now: float) -> list[tuple[int, list[Frame]]]:
-        """Return the frames to send now, by receiver."""
+    def _has_room(self, sender: int, data: Data) -> bool:
+        """Count an envelope that is not read yet; return whether it is kept."""
+        peer, phase = self._peer(sender), data.key.phase
+        size = peer.unread.get(phase, 0) + len(data.body) + ENVELOPE
+        near = phase <= self._durable + MAX_AHEAD or phase >= FORGOTTEN
+        if near and size <= self._unread:
+            peer.unread[phase] = size
+            return True
+        if self._log is not None and not peer.flooded:
+            why = "more than is read in one phase" if near else "messages of a phase far ahead"
+            self._log(f"{described(sender)} sends {why}; dropped")
+        peer.flooded = True
+        return False
+
+    def due(self, now: float, hold: Collection[int] = ()) -> list[tuple[int, list[Frame]]]:
+        """Return the frames to send now, by receiver; none to those in `hold`."""
         packets = []
         for participant, peer in self._peers.items():
+            if participant in hold:
+                continue
             frames = peer.frames
             peer.frames = []
             if peer.acknowledge:
@@ -247,16 +288,29 @@ class Mailbox:
                 packets.append((participant, frames))
         return packets
 
-    def next_due(self) -> float:
-        """Return the time at which something is sent again; infinite while nothing waits."""
+    def next_due(self, hold: Collection[int] = ()) -> float:
+        """Return the time at which something is sent again; infinite while nothing waits.
+
+        Args:
+            hold: receivers that do not count.
+        """
         return min(
             (
                 item.due
-                for peer in self._peers.values()
+                for participant, peer in self._peers.items()
+                if participant not in hold
                 for item in [*peer.waiting.values(), *([peer.hello] if peer.hello else [])]
             ),
             default=float("inf"),
         )
+
+    def next_due_to(self, participant: int) -> float:
+        """Return the time at which something is sent to a participant; 0 for a new frame."""
+        peer = self._peer(participant)
+        if peer.frames or peer.acknowledge or peer.welcome is not None:
+            return 0.0
+        waiting = [*peer.waiting.values(), *([peer.hello] if peer.hello else [])]
+        return min((item.due for item in waiting), default=float("inf"))
 
     def _has_all(self, peer: _Peer, hello: Hello, now: float) -> bool:
         """Send a participant that has started what it may have lost; return whether it has all.

@@ -4,14 +4,26 @@
 |---|---|---|
 | the coordinator receives | sends it an envelope, goes on | waits for everyone that is present |
 | the coordinator sends | waits for its envelope | sends one to everyone, and goes on |
-| between devices, `awaits` known | sends them an envelope, waits for theirs | has no part |
-| anything else | a barrier (below) | closes the round |
+| anything else | sends envelopes, sends flags until the round is closed | closes the round |
 
-*With a barrier* a device sends an envelope to all its neighbours, and to whomever else it has a
-message for; once all have arrived, it reports to the coordinator that it is done. When everyone is,
-the coordinator closes the round and announces whether it was quiet. A participant that was
-restarted meanwhile has lost what had arrived: it goes on once it has all of it again
-(`Mailbox.welcome`).
+**Rounds between devices** end for all at once, so that nobody shows whom it waits for. A device
+sends an envelope to those in `awaits`, or to all its neighbours and whomever else it has a message
+for. Something is *missing* until it has the envelopes of all in `awaits`, on its disk, or until all
+its own have arrived. From the second tick after that on, at every tick, it sends the coordinator a
+masked flag: 0, or a random word if something is missing (`FlagMasks`). Where the flags of all
+devices at one tick add up to 0, the coordinator closes the round, and announces whether it was
+quiet, which a second flag says. A device goes on when the round is closed, also if something is
+still missing: the coordinator lies, or it has waited for as long as the deadline.
+
+*What the flags say.* Masks of two ticks differ, and a device sends one share of each, so the
+coordinator learns of a tick whether nothing is missing anywhere, if it has all shares, and
+otherwise nothing. A device that does not have the sum before the round has no share to send. One
+that got it late has had a whole tick to reach its neighbours when it sends its first share: so a
+device that the coordinator holds up makes no difference at its neighbours, if clocks differ by
+less than a tick. A device that has to go on without a message treats its sender as silent.
+
+A participant that was restarted in a round without `awaits` has lost what had arrived: it goes on
+once it has all of it again (`Mailbox.welcome`).
 
 A device that is left out is awaited by nobody. The envelopes that a participant received in a round
 are recorded before anything follows from them, and after a restart it receives the same. With
@@ -20,29 +32,37 @@ envelope that is not what its topic declares is dropped: its sender counts as si
 and `refused` reports it, without its content.
 """
 
+import math
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from struct import Struct
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 
+from lumos.crypto import entropy
 from lumos.deploy.protocol.frames import (
     BETWEEN_DEVICES,
+    FLAG_BYTES,
     OF_BOTH,
     WITH_COORDINATOR,
     Closed,
     Data,
-    Done,
+    Flags,
     RoundKey,
     batch_of,
     data_of,
 )
 from lumos.deploy.protocol.mailbox import Mailbox
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program, RunningProgram
 from lumos.exchange.messages import Batch, Inbox, Outbox, Topic
+from lumos.secagg.openings import partner_shifts
 from lumos.typing import Arrays, Ints
 
 Result = TypeVar("Result")
@@ -82,7 +102,7 @@ class ParticipantStore(Protocol):
         ...
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Record a round, before anything follows from it."""
+        """Record envelopes of a round, before anything follows from them; others may be there."""
         ...
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
@@ -92,6 +112,72 @@ class ParticipantStore(Protocol):
     def begun(self, phase: int) -> BegunAttempt | None:
         """Return the last attempt at a phase; None for the first."""
         ...
+
+
+PARTNER_SHIFTS = 64
+"""Half the number of devices with which one shares masks of flags: all, if there are up to 129."""
+REPEATED = 16
+"""Ticks whose shares are in a packet: packets can be lost."""
+MAX_TICKS = 512
+"""Ticks whose shares the coordinator keeps: clocks may differ."""
+MAX_CLOSED = 4096
+"""Announcements of the coordinator that a device keeps in a phase."""
+_PLACE = Struct("<5q")
+_WORD = (1 << 64) - 1
+
+
+class FlagMasks:
+    """The masks of one device's flags: of each pair of partners, they cancel.
+
+    Guarantee: the coordinator together with fewer than 2(d + 1)/3 devices learns of a tick whether
+    at least one of the other devices raised its flag, and neither who nor how many; d is twice
+    `PARTNER_SHIFTS`, or about the number of devices if there are fewer (`lumos.secagg.openings`).
+
+    Args:
+        device: its id.
+        total: number of devices.
+        public: public randomness, for the partners.
+        pair_key: from an id to 32 bytes that only this device and that one know.
+    """
+
+    def __init__(
+        self, device: int, total: int, public: PublicRandomness, pair_key: Callable[[int], bytes]
+    ) -> None:
+        self._device, self._total = device, total
+        self._public, self._pair_key = public, pair_key
+
+    @cached_property
+    def _keys(self) -> dict[int, bytes]:
+        shifts = partner_shifts(self._total, self._public, PARTNER_SHIFTS)
+        places = {self._device + sign * shift for shift in shifts for sign in (1, -1)}
+        partners = {place % self._total for place in places} - {self._device}
+        return {partner: self._pair_key(partner) for partner in sorted(partners)}
+
+    def share(
+        self, key: RoundKey, tick: int, out: Set[int], *, missing: bool, speaks: bool
+    ) -> bytes:
+        """Return the masked flags of a tick.
+
+        A device that misses something raises both: whether it speaks is not decided yet.
+
+        Args:
+            out: devices that are left out.
+        """
+        place = _PLACE.pack(*key, tick)
+        drawn = _two_words(entropy.draw(FLAG_BYTES))
+        flags = [drawn[0] if missing else 0, drawn[1] if missing or speaks else 0]
+        for partner, pair_key in self._keys.items():
+            if partner not in out:
+                mask = blake2b(
+                    place, digest_size=FLAG_BYTES, key=pair_key, person=b"lumos flags"
+                ).digest()
+                sign = 1 if self._device < partner else -1
+                flags = [a + sign * b for a, b in zip(flags, _two_words(mask), strict=True)]
+        return b"".join((flag & _WORD).to_bytes(8, "little") for flag in flags)
+
+
+def _two_words(content: bytes) -> tuple[int, int]:
+    return int.from_bytes(content[:8], "little"), int.from_bytes(content[8:], "little")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -119,7 +205,6 @@ class _Rounds(Generic[Result]):
     def __post_init__(self) -> None:
         self._numbers = [0, 0, 0]
         self._sent: Outbox | None = None
-        self._done = False
         self.running = RunningProgram(self.program, self.endpoint)
 
     def advance(self, now: float) -> bool:
@@ -128,7 +213,9 @@ class _Rounds(Generic[Result]):
             inbox = self._round(now)
             if inbox is None:
                 return False
-            self._sent, self._done = None, False
+            if self.record is not None:  # what arrived is on disk
+                self.mailbox.forget_round(self.key)
+            self._sent = None
             self._numbers[self._channel] += 1
             self.running.resume(inbox)
         return True
@@ -161,11 +248,23 @@ class _Rounds(Generic[Result]):
             self.recorded[key] = envelopes
         return self.recorded[key]
 
-    def _closed_with(self, topic: Topic, key: RoundKey, *, quiet: bool) -> dict[int, Data]:
-        """Return the envelopes of a round with a barrier; the coordinator's has `quiet`."""
+    def _is_closed(self, key: RoundKey) -> bool:
+        """Return whether the record has that the coordinator closed a round."""
+        return COORDINATOR in self.recorded.get(key, {})
+
+    def _record_close(self, topic: Topic, key: RoundKey, *, quiet: bool) -> None:
+        """Record the end of a round between devices: the coordinator's envelope has `quiet`.
+
+        Envelopes that were recorded before, as all were there, are not replaced.
+        """
         arrived = self._arrived(self.mailbox.senders(key), key)
-        sent = arrived.get(COORDINATOR, Data(key, topic.name, 0, b""))
-        return self._over(key, {**arrived, COORDINATOR: msgspec.structs.replace(sent, quiet=quiet)})
+        sent = arrived.pop(COORDINATOR, Data(key, topic.name, 0, b""))
+        before = self.recorded.get(key)
+        closing = {COORDINATOR: msgspec.structs.replace(sent, quiet=quiet)}
+        added = {**arrived, **closing} if before is None else closing
+        if self.record is not None:
+            self.record(key, added)
+        self.recorded[key] = {**(before or {}), **added}
 
     def _after_barrier(self, outbox: Outbox, envelopes: dict[int, Data], key: RoundKey) -> Inbox:
         return Inbox(self._read(outbox, envelopes, key), quiet=envelopes[COORDINATOR].quiet)
@@ -215,14 +314,26 @@ class DeviceRounds(_Rounds[Result]):
 
     neighbours: Ints
     """Ids."""
+    masks: FlagMasks | None = None
+    """Of its flags; None for rounds of two devices alone, which no coordinator closes."""
+    tick: float = 1.0
+    """Seconds between two ticks."""
+    came_back: bool = False
+    """The device was started again in this phase."""
 
     def __post_init__(self) -> None:
         self._closed: dict[RoundKey, bool] = {}
+        self._receivers: set[int] = set()
+        self._began = 0
+        """The tick before which the present round began."""
+        self._shares: dict[int, bytes] = {}
+        """By tick."""
         super().__post_init__()
 
     def close(self, closed: Closed) -> None:
         """Note that the coordinator has closed a round."""
-        self._closed.setdefault(closed.key, closed.quiet)
+        if len(self._closed) < MAX_CLOSED:
+            self._closed.setdefault(closed.key, closed.quiet)
 
     def _round(self, now: float) -> Inbox | None:
         outbox, first = self._take()
@@ -232,9 +343,11 @@ class DeviceRounds(_Rounds[Result]):
             return Inbox(topic.no_messages, quiet=False)
         if topic.coordinator == "sends":
             return self._from_coordinator(topic, key)
-        if topic.coordinator == "" and outbox.awaits is not None:
-            return self._among(outbox, first, now)
-        return self._with_barrier(outbox, first, now)
+        if first:
+            self._begin_between(outbox, now)
+        if self.masks is None:
+            return self._of_two(outbox, key)
+        return self._between(outbox, key)
 
     def _from_coordinator(self, topic: Topic, key: RoundKey) -> Inbox | None:
         arrived = self._arrived([COORDINATOR], key)
@@ -244,89 +357,213 @@ class DeviceRounds(_Rounds[Result]):
         # What the coordinator sends is not dropped: without it there is no round.
         return Inbox(batch_of(data, topic, COORDINATOR, self.me), quiet=data.quiet)
 
-    def _among(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
-        """Run a round with the devices in `awaits`."""
-        others = set(np.asarray(outbox.awaits).tolist()) - {self.me}
-        if first:
-            self._post(outbox, others, now, quiet=False)
-        key, arrived = self.key, self._arrived(others, self.key)
-        if key not in self.recorded and others - set(arrived) - self.out:
+    def _begin_between(self, outbox: Outbox, now: float) -> None:
+        """Send the envelopes of a round between devices."""
+        if outbox.awaits is None:
+            self._receivers = set(self.neighbours.tolist()) | set(outbox.batch.receiver.tolist())
+        else:
+            self._receivers = set(np.asarray(outbox.awaits).tolist())
+        self._receivers -= {self.me}
+        self._post(outbox, self._receivers, now, quiet=False)
+        self._began, self._shares = tick_before(now, self.tick), {}
+
+    def _of_two(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
+        """Wait for the other one."""
+        arrived = self._arrived(self._receivers, key)
+        if self._receivers - set(arrived) - self.out:
             return None
         return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
 
-    def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
-        receivers = set(self.neighbours.tolist()) | set(outbox.batch.receiver.tolist())
-        if first:
-            self._post(outbox, receivers, now, quiet=False)
-        key = self.key
-        if key in self.recorded:
-            return self._after_barrier(outbox, self.recorded[key], key)
-        if not self._done:
-            if not all(self.mailbox.acknowledged(receiver, key) for receiver in receivers):
+    def _between(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
+        """Wait until the coordinator closes the round."""
+        if not self._is_closed(key):
+            if outbox.awaits is not None and key not in self.recorded:
+                arrived = self._arrived(self._receivers, key)
+                if not self._receivers - set(arrived) - self.out:
+                    self._over(key, arrived)  # before the flag says that nothing is missing
+            if key not in self._closed:
                 return None
-            self._done = True
-            self.say_done()
-        if key not in self._closed or not self.mailbox.welcome():
-            return None
-        received = self._closed_with(outbox.topic, key, quiet=self._closed.pop(key))
-        return self._after_barrier(outbox, received, key)
+            lost = self.came_back and outbox.awaits is None and not self.mailbox.welcome()
+            if lost:
+                return None
+            self._record_close(outbox.topic, key, quiet=self._closed.pop(key))
+        return self._after_barrier(outbox, self.recorded[key], key)
 
-    def say_done(self) -> None:
-        """Send the coordinator, repeatedly if needed, that all has arrived."""
-        if self._done and self._sent is not None:
-            silent = not self._sent.batch.messages
-            self.mailbox.tell(COORDINATOR, Done(self.key, silent))
+    @property
+    def sends_flags(self) -> bool:
+        """True in rounds between devices that the coordinator has to close."""
+        outbox = self._sent
+        return (
+            self.masks is not None
+            and outbox is not None
+            and outbox.topic.coordinator not in ("receives", "sends")
+        )
+
+    def flags(self, tick: int) -> Flags | None:
+        """Return the masked flags to send at a tick; None where there are none to send."""
+        outbox = self._sent
+        if not self.sends_flags or outbox is None or self.masks is None:
+            return None
+        if tick < self._began + 2:  # its envelopes may be on their way
+            return None
+        key = self.key
+        if outbox.awaits is not None:
+            missing, speaks = key not in self.recorded, True
+        else:
+            arrived = all(self.mailbox.acknowledged(other, key) for other in self._receivers)
+            missing = not arrived or not self.mailbox.welcome()
+            speaks = bool(outbox.batch.messages)
+        if tick not in self._shares:
+            self._shares[tick] = self.masks.share(
+                key, tick, self.out, missing=missing, speaks=speaks
+            )
+        self._shares = dict(sorted(self._shares.items())[-REPEATED:])
+        return Flags(key, list(self._shares), b"".join(self._shares.values()))
+
+
+def tick_before(now: float, seconds: float) -> int:
+    """Return the number of the last tick at a time; ticks are `seconds` apart."""
+    return math.floor(now / seconds + 1e-6)
+
+
+@dataclass
+class _Tally:
+    """The shares of one tick."""
+
+    devices: set[int] = field(default_factory=set)
+    words: tuple[int, int] = (0, 0)
 
 
 @dataclass(kw_only=True, eq=False)
-class CoordinatorRounds(_Rounds[Result]):
-    """The rounds of the coordinator, and the barriers that it closes for devices."""
+class Barriers:
+    """The coordinator's part in rounds between devices: it adds up flags, and closes rounds.
 
-    me: int = COORDINATOR
+    Devices may be in such a round of a phase that is over for the coordinator.
+    """
+
+    mailbox: Mailbox
+    out: Set[int]
+    """Devices that are left out for good; the coordinator adds to this very set."""
     total: int
     """Number of devices."""
+    deadline: float
+    """Seconds after which a round is closed in which something stays missing."""
+    record: Record
+    recorded: RoundRecord
+    log: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._barriers: dict[RoundKey, dict[int, bool]] = {}
-        """By open round: the devices that are done, and whether each sent nothing."""
-        super().__post_init__()
+        self._tallies: dict[RoundKey, dict[int, _Tally]] = {}
+        """By open round and tick."""
+        self._complete: dict[RoundKey, float] = {}
+        """When all shares of a tick were there for the first time."""
+        self._first_open: dict[tuple[int, int, int], int] = {}
+        """By phase, attempt and channel: the first round that is not closed, as far as known."""
 
     def present(self) -> list[int]:
         """Return the devices that take part."""
         return [device for device in range(self.total) if device not in self.out]
 
-    def missing(self) -> set[int]:
-        """Return the devices that the present round waits for."""
-        if self.running.finished or self._topic.coordinator != "receives":
-            return set()
-        key = self.key
-        return {device for device in self.present() if self.mailbox.envelope(device, key) is None}
+    def is_closed(self, key: RoundKey) -> bool:
+        """Return whether a round is closed."""
+        return COORDINATOR in self.recorded.get(key, {})
 
-    def done(self, device: int, done: Done) -> None:
-        """Note that a round is complete as far as a device is concerned."""
-        if done.key in self.recorded:  # it has not received that the round is over
-            quiet = self.recorded[done.key][COORDINATOR].quiet
-            self.mailbox.tell(device, Closed(done.key, quiet))
-            return
-        self._barriers.setdefault(done.key, {})[device] = done.silent
+    def take(self, device: int, flags: Flags, phases: Collection[tuple[int, int]]) -> bool:
+        """Note masked flags of a device; return whether one of them is new.
 
-    def close_barriers(self) -> None:
-        """Close the rounds between devices that everyone present is done with."""
-        for key, silent in list(self._barriers.items()):
-            if key.channel == BETWEEN_DEVICES and self._all_done(silent):
-                # Its envelopes are none of the coordinator's.
-                self._over(key, {COORDINATOR: Data(key, "", 0, b"", quiet=all(silent.values()))})
-                self._say_closed(key)
+        Args:
+            phases: phases and attempts in which devices can be.
+        """
+        key = flags.key
+        if self.is_closed(key):  # it has not received that the round is over
+            self.mailbox.tell(device, Closed(key, self.recorded[key][COORDINATOR].quiet))
+            return False
+        between = key.channel in (BETWEEN_DEVICES, OF_BOTH) and key[:2] in phases
+        if not between or key.number != self._open_round(key):
+            return False
+        tallies, new = self._tallies.setdefault(key, {}), False
+        for place, tick in enumerate(flags.ticks[:REPEATED]):
+            share = flags.shares[place * FLAG_BYTES : (place + 1) * FLAG_BYTES]
+            tally = tallies.setdefault(tick, _Tally())
+            if device not in tally.devices:
+                tally.devices.add(device)
+                words = zip(tally.words, _two_words(share), strict=True)
+                missing, spoke = ((one + other) & _WORD for one, other in words)
+                tally.words, new = (missing, spoke), True
+        while len(tallies) > MAX_TICKS:
+            del tallies[min(tallies, key=lambda tick: (len(tallies[tick].devices), tick))]
+        return new
 
-    def _all_done(self, silent: dict[int, bool]) -> bool:
-        return all(device in silent for device in self.present())
+    def _open_round(self, key: RoundKey) -> int:
+        place = key[:3]
+        number = self._first_open.get(place, 0)
+        while self.is_closed(RoundKey(*place, number)):
+            number += 1
+        if place not in self._first_open:  # phases before the last one are over for everybody
+            self._first_open = {
+                old: first for old, first in self._first_open.items() if old[0] >= key.phase - 1
+            }
+        self._first_open[place] = number
+        return number
 
-    def _say_closed(self, key: RoundKey) -> None:
-        """Announce to devices that a round is over; its record has it from now on."""
-        self._barriers.pop(key, None)
+    def verdict(self, key: RoundKey, now: float) -> bool | None:
+        """Return whether a round was quiet, once it may be closed; None before."""
+        present = set(self.present())
+        whole = [tally for tally in self._tallies.get(key, {}).values() if present <= tally.devices]
+        for tally in whole:
+            if tally.words[0] == 0:
+                return tally.words[1] == 0
+        if whole and now - self._complete.setdefault(key, now) > self.deadline:
+            self.log(
+                f"something was missing between devices for {self.deadline:g} s; the round ends"
+            )
+            return False
+        return None
+
+    def close(self, now: float) -> None:
+        """Close the rounds between devices in which nothing is missing."""
+        for key in list(self._tallies):
+            quiet = self.verdict(key, now) if key.channel == BETWEEN_DEVICES else None
+            if quiet is not None:  # its envelopes are none of the coordinator's
+                closing = {COORDINATOR: Data(key, "", 0, b"", quiet=quiet)}
+                self.record(key, closing)
+                self.recorded[key] = closing
+                self.announce(key)
+
+    def announce(self, key: RoundKey) -> None:
+        """Send devices that a round is over; its record has it."""
+        self._tallies.pop(key, None)
+        self._complete.pop(key, None)
         quiet = self.recorded[key][COORDINATOR].quiet
         for device in self.present():
             self.mailbox.tell(device, Closed(key, quiet))
+
+    def forget(self, phase: int, attempt: int) -> None:
+        """Forget the open rounds of an attempt that is given up."""
+        for key in [key for key in self._tallies if key[:2] == (phase, attempt)]:
+            del self._tallies[key]
+
+
+@dataclass(kw_only=True, eq=False)
+class CoordinatorRounds(_Rounds[Result]):
+    """The rounds of the coordinator."""
+
+    me: int = COORDINATOR
+    barriers: Barriers
+
+    def present(self) -> list[int]:
+        """Return the devices that take part."""
+        return self.barriers.present()
+
+    def missing(self) -> set[int]:
+        """Return the devices that the present round waits for."""
+        part = "sends" if self.running.finished else self._topic.coordinator
+        if part == "sends":
+            return set()
+        if part != "receives":
+            return set(self.present())
+        key = self.key
+        return {device for device in self.present() if self.mailbox.envelope(device, key) is None}
 
     def _round(self, now: float) -> Inbox | None:
         outbox, first = self._take()
@@ -336,7 +573,7 @@ class CoordinatorRounds(_Rounds[Result]):
             return Inbox(topic.no_messages, quiet=False)
         if topic.coordinator == "receives":
             return self._from_devices(outbox, key)
-        return self._with_barrier(outbox, first, now)
+        return self._of_both(outbox, first, now)
 
     def _from_devices(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
         if key not in self.recorded and self.missing():
@@ -345,19 +582,17 @@ class CoordinatorRounds(_Rounds[Result]):
         batch = self._read(outbox, envelopes, key)
         return Inbox(batch.packed(), quiet=not batch.messages)
 
-    def _with_barrier(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
+    def _of_both(self, outbox: Outbox, first: bool, now: float) -> Inbox | None:
         """Run a round of devices and coordinator."""
         key, receivers = self.key, set(outbox.batch.receiver.tolist())
         if first:
             self._post(outbox, receivers, now, quiet=False)
-        if key in self.recorded:
-            return self._after_barrier(outbox, self.recorded[key], key)
-        if not all(self.mailbox.acknowledged(receiver, key) for receiver in receivers):
-            return None
-        silent = self._barriers.setdefault(key, {})
-        silent[COORDINATOR] = not outbox.batch.messages
-        if not self._all_done(silent) or not self.mailbox.welcome():
-            return None
-        received = self._closed_with(outbox.topic, key, quiet=all(silent.values()))
-        self._say_closed(key)
-        return self._after_barrier(outbox, received, key)
+        if not self._is_closed(key):
+            if not all(self.mailbox.acknowledged(receiver, key) for receiver in receivers):
+                return None
+            quiet = self.barriers.verdict(key, now)
+            if quiet is None or not self.mailbox.welcome():
+                return None
+            self._record_close(outbox.topic, key, quiet=quiet and not outbox.batch.messages)
+            self.barriers.announce(key)
+        return self._after_barrier(outbox, self.recorded[key], key)
