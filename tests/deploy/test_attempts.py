@@ -20,6 +20,15 @@ def linking() -> Config:
     return Config.asked(task="link", aggregate="secure", embedding=4)
 
 
+def at_a_tick(federation: Federation, state: RunState) -> None:
+    """The device hears of a state of the run at its next tick."""
+    device = federation.device(LOST)
+    device.receive(COORDINATOR, [state], federation.now)
+    federation.now += 2 * federation.tick
+    device.due(federation.now)
+    device.advance(federation.now)
+
+
 @pytest.mark.parametrize(
     ("states", "line"),
     [
@@ -43,7 +52,7 @@ def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
     assert device.job.has_sessions(SUM_PHASE)
     for attempt, out in states:
         assert device.ended is None
-        device.receive(COORDINATOR, [RunState(SUM_PHASE, attempt, out)], federation.now)
+        at_a_tick(federation, RunState(SUM_PHASE, attempt, out))
     assert line in str(device.ended)
 
 
@@ -54,12 +63,12 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     first = int(federation.device(LOST).job.shard.neighbours[0])
     state = RunState(SUM_PHASE, 1, [first])
-    federation.device(LOST).receive(COORDINATOR, [state], federation.now)
+    at_a_tick(federation, state)
     federation.kill(LOST)
     federation.start(LOST)
     device = federation.device(LOST)
     assert (device.attempt, device.out, set(device.job.absent)) == (1, {first}, {first})
-    device.receive(COORDINATOR, [RunState(SUM_PHASE, 2, [first])], federation.now)
+    at_a_tick(federation, RunState(SUM_PHASE, 2, [first]))
     assert "no device is lost" in str(device.ended)
 
 
@@ -70,7 +79,7 @@ def test_no_attempt_begins_with_fewer_than_have_to_be_left(
     federation = Federation(few_words_parts, linking)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     state = RunState(SUM_PHASE, 1, [1, 2, 3])
-    federation.device(LOST).receive(COORDINATOR, [state], federation.now)
+    at_a_tick(federation, state)
     assert federation.device(LOST).ended == "fewer than 11 devices are left"
     federation.kill(LOST)
     federation.start(LOST)
@@ -84,7 +93,7 @@ def test_a_phase_with_one_attempt_has_no_other(
     federation = Federation(twelve, short)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     device = federation.device(LOST)
-    device.receive(COORDINATOR, [RunState(SUM_PHASE, attempt, [])], federation.now)
+    at_a_tick(federation, RunState(SUM_PHASE, attempt, []))
     assert "has only one" in str(device.ended)
 
 
@@ -94,7 +103,7 @@ def test_devices_do_not_go_on_with_fewer_than_have_to_be_left(
     federation = Federation(twelve, short)
     federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
     device = federation.device(LOST)
-    device.receive(COORDINATOR, [RunState(SUM_PHASE, 0, [1, 2])], federation.now)
+    at_a_tick(federation, RunState(SUM_PHASE, 0, [1, 2]))
     assert device.ended == "fewer than 11 devices are left"
 
 

@@ -11,7 +11,7 @@ from lumos.deploy.protocol.frames import (
     Alive,
     Closed,
     Data,
-    Done,
+    MaskedFlags,
     Frame,
     Hello,
     RoundKey,
@@ -37,7 +37,7 @@ EVERY: list[Frame] = [
     Alive(4, 0),
     RunState(4, 1, [5, 7], None),
     RunState(4, 1, [], ""),
-    Done(KEY, True),
+    MaskedFlags(KEY, [7, 8], b"0123456789abcdef" * 2),
     Closed(KEY, False),
 ]
 
@@ -70,8 +70,8 @@ def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
 
 def test_another_version_is_refused_with_a_clear_line() -> None:
     packet = encode(ROUTE, EVERY)
-    with pytest.raises(InputError, match="wire version 3, this one 2; run the same version"):
-        decode(ROUTE, b"\x03" + packet[1:])
+    with pytest.raises(InputError, match="wire version 4, this one 3; run the same version"):
+        decode(ROUTE, b"\x04" + packet[1:])
 
 
 @given(st.binary(max_size=3 * PADDING))

@@ -1,7 +1,7 @@
 """The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
 
 from lumos.deploy.protocol.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
-from lumos.deploy.protocol.mailbox import FIRST_WAIT, MAX_KEPT, MAX_WAIT, Mailbox
+from lumos.deploy.protocol.mailbox import ENVELOPE, FIRST_WAIT, MAX_AHEAD, MAX_WAIT, Mailbox
 
 
 def key(phase: int, number: int = 0, attempt: int = 0) -> RoundKey:
@@ -101,12 +101,24 @@ def test_what_is_on_disk_is_neither_kept_nor_taken_again() -> None:
     assert sent(mailbox, 0.0, Acknowledged) == [Acknowledged([key(0), key(0)], 1, b"boot")]
 
 
-def test_nobody_fills_the_memory() -> None:
-    mailbox = Mailbox(b"boot")
-    for number in range(MAX_KEPT + 10):
-        mailbox.receive(2, data(0, b"", number), 0.0)
-    assert mailbox.envelope(2, key(0, MAX_KEPT - 1)) is not None
-    assert mailbox.envelope(2, key(0, MAX_KEPT)) is None
+def test_a_sender_fills_no_memory() -> None:
+    """What waits to be read is bounded by sender and phase; what was read makes room."""
+    lines: list[str] = []
+    mailbox = Mailbox(b"boot", 0, 10 * (ENVELOPE + 100), lines.append)
+    for phase in (0, 1):
+        for number in range(20):
+            mailbox.receive(2, data(phase, bytes(100), number), 0.0)
+        kept = [mailbox.envelope(2, key(phase, number)) is not None for number in range(20)]
+        assert kept == [True] * 10 + [False] * 10
+    acknowledged = {frame for one in sent(mailbox, 0.0, Acknowledged) for frame in one.keys}  # type: ignore[union-attr]
+    assert acknowledged == {key(phase, number) for phase in (0, 1) for number in range(10)}
+    mailbox.receive(2, data(MAX_AHEAD + 1), 0.0)
+    assert mailbox.envelope(2, key(MAX_AHEAD + 1)) is None
+    assert lines == ["device 2 sends more than is read in one phase; dropped"]
+    mailbox.forget_round(key(0, 0))
+    for number in (0, 10, 11):  # a copy of one that was read is none again
+        mailbox.receive(2, data(0, bytes(100), number), 0.0)
+    assert [mailbox.envelope(2, key(0, at)) is None for at in (0, 10, 11)] == [True, False, True]
     mailbox.receive(3, data(0), 0.0)
     assert mailbox.envelope(3, key(0)) is not None
 

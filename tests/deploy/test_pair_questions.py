@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lumos.deploy.control import answering, ask_device
-from lumos.deploy.processes import prediction_in
+from lumos.deploy.processes import answering, ask_device, prediction_in
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.protocol.questions import (
     QUESTIONS,

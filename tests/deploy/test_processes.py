@@ -23,11 +23,11 @@ import lumos
 from lumos.cli.main import run
 from lumos.crypto import entropy
 from lumos.deploy.broker import Broker
-from lumos.deploy.control import SOCKET, ask_device
 from lumos.deploy.identity import subject
 from lumos.deploy.local_federation import FederationLayout, children_of
 from lumos.deploy.nats import connect
 from lumos.deploy.plan import LOCK, ParticipantFolder, read_plan, write_plan
+from lumos.deploy.processes import SOCKET, ask_device
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError

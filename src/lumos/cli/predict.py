@@ -155,7 +155,7 @@ def predict(
 
 def _ask_device(folder: Path, peers: list[int] | None, common: Common) -> None:
     """Print the predictions of a running device: its label, or its pairs with others."""
-    from lumos.deploy.control import ask_device
+    from lumos.deploy.processes import ask_device
 
     questions: list[dict[str, Any]] = [{"ask": "label"}]
     if peers is not None:

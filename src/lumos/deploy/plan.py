@@ -25,6 +25,7 @@ import msgspec
 from lumos.crypto import entropy
 from lumos.deploy.identity import DIRECTORY, Directory, Identity, described
 from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
@@ -56,6 +57,8 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a device that does not answer is left out."""
     beat: float = BEAT
     """Seconds between two signs of life."""
+    tick: float = TICK
+    """Seconds between two ticks: a device sends to the coordinator at ticks only."""
     broker: str = BROKER
     """Address of the broker."""
     stay: bool = False
@@ -107,6 +110,7 @@ def new_plan(
     *,
     deadline: float = 60.0,
     beat: float = BEAT,
+    tick: float = TICK,
     broker: str = BROKER,
     stay: bool = False,
 ) -> FederationPlan:
@@ -120,6 +124,8 @@ def new_plan(
     config = Config.asked(**chosen)
     usual, fitting = config.flat(), config.for_devices(manifest.graph.devices).flat()
     chosen |= {name: value for name, value in fitting.items() if value != usual[name]}
+    if not 0 < tick <= beat:
+        raise UsageError(f"`tick` must be above 0 and at most {beat:g} s, got {tick:g}")
     return FederationPlan(
         run=entropy.draw(RUN_TAG).hex(),
         manifest=manifest_digest(manifest),
@@ -127,6 +133,7 @@ def new_plan(
         settings=plain(chosen),
         deadline=deadline,
         beat=beat,
+        tick=tick,
         broker=broker,
         stay=stay,
     )

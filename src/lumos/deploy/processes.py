@@ -2,31 +2,36 @@
 
 Its loop takes what arrives, goes on, and sends what is due. With a plan whose devices stay, a
 device that is ended or killed after the training comes back when it is started again, and answers
-with the budget that it had left (`lumos.deploy.control`).
+with the budget that it had left (`answering`).
 """
 
 import asyncio
+import json
+import math
+import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
-from lumos.deploy.control import answering
 from lumos.deploy.nats import WIRE_COUNT, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
 from lumos.deploy.protocol.job import ANSWERS_WITH, TREES, TrainingJob
+from lumos.deploy.protocol.questions import PairQuestions
 from lumos.deploy.state import (
     ATTEMPTS,
     LEFT_OUT,
@@ -50,7 +55,7 @@ from lumos.deploy.status import (
     WireBytes,
 )
 from lumos.device.randomness import DeviceKeys
-from lumos.errors import RunFailed, UsageError
+from lumos.errors import InputError, LumosError, RunFailed, UsageError
 from lumos.exchange.observer import own_ledger
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Manifest
@@ -58,7 +63,7 @@ from lumos.ldp.account import AccountLimits, PrivacyAccount
 from lumos.machine import peak_rss_mb, threads_for
 from lumos.runs.schema import plain
 from lumos.storage import part_of, read_json, write_json, write_text
-from lumos.training.trainer import MAIN, EpochEvent, weights_digest
+from lumos.training.trainer import MAIN, EpochEvent, PairAnswer, weights_digest
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
@@ -66,6 +71,17 @@ if TYPE_CHECKING:
 
 MAX_SLEEP = 1.0
 """Longest sleep of the loop in seconds, also where nothing is due."""
+
+
+_BEGINNING = time.time() - time.monotonic()
+
+
+def clock() -> float:
+    """Return the time of day in seconds, which never goes back while the process runs.
+
+    Ticks of devices are multiples of the same length of it, so they are about the same everywhere.
+    """
+    return _BEGINNING + time.monotonic()
 
 
 class StopRequest:
@@ -105,22 +121,22 @@ async def drive(
     """Run a participant over its link.
 
     Args:
-        participant: has begun, by the clock `time.monotonic`.
+        participant: has begun, by `clock`.
         link: is open.
         over: called with the time after all that is due was sent; returns whether to stop.
         observe: called with the sender and the frames of every packet received.
     """
     while True:
-        now = time.monotonic()
+        now = clock()
         for sender, frames in link.take():
             participant.receive(sender, frames, now)
             if observe is not None:
                 observe(sender, frames)
         participant.advance(now)
-        now = time.monotonic()
+        now = clock()
         for receiver, frames in participant.due(now):
             await link.send(receiver, frames)
-        now = time.monotonic()
+        now = clock()
         if over(now):
             return
         await link.wait(min(participant.next_due() - now, MAX_SLEEP))
@@ -279,9 +295,11 @@ class DeviceProcess(_ParticipantProcess):
             job,
             self._store,
             entropy.draw(BOOT_BYTES),
+            self._pair_key,
+            folder.plan.tick,
             folder.plan.beat,
             folder.plan.deadline,
-            time.monotonic(),
+            clock(),
             self._log,
             self._answering.pairs if folder.plan.stay else None,
         )
@@ -290,12 +308,20 @@ class DeviceProcess(_ParticipantProcess):
             if participant.ended is None:
                 _refuse_interrupted(stop)
                 return None
-            for _ in range(FAREWELLS):
+            for _ in range(FAREWELLS + 1):
                 participant.say_farewell()
-                for receiver, frames in participant.due(time.monotonic()):
+                for receiver, frames in participant.due(clock()):
                     await link.send(receiver, frames)
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(folder.plan.tick)
         return participant.ended
+
+    def _pair_key(self, other: int) -> bytes:
+        """Return a key that this device and another have in this run."""
+        folder = self._folder
+        shared = folder.identity.box(folder.directory, other).shared_key()
+        return blake2b(
+            folder.plan.tag, digest_size=32, key=shared, person=b"lumos flag key"
+        ).digest()
 
     async def _answer_again(self) -> None:
         """Answer until a signal ends this process."""
@@ -537,7 +563,7 @@ class CoordinatorProcess(_ParticipantProcess):
         self._count = WireCount(folder.path)
         self._gone: set[int] = set()
         self._last_received = 0.0
-        self._began = time.monotonic()
+        self._began = clock()
         plan = folder.plan
         self._page: StatusPage | None = None
         self._feed = StatusFeed(self._publish, plan.config, self._history, beat=plan.beat)
@@ -588,7 +614,7 @@ class CoordinatorProcess(_ParticipantProcess):
             self._store,
             entropy.draw(BOOT_BYTES),
             folder.plan.deadline,
-            time.monotonic(),
+            clock(),
             self._log,
         )
         self._store.before_save = lambda snapshot: self._write_result(participant, snapshot)
@@ -601,7 +627,7 @@ class CoordinatorProcess(_ParticipantProcess):
                     lambda now: self._is_over(participant, stop, now),
                     lambda sender, frames: self._observe(job, sender, frames),
                 )
-                self._show(participant, time.monotonic())
+                self._show(participant, clock())
         if participant.ended is None:
             _refuse_interrupted(stop)
         return participant.ended
@@ -635,11 +661,11 @@ class CoordinatorProcess(_ParticipantProcess):
             if isinstance(frame, Alive) and frame.phase >= job.left:
                 self._gone.add(sender)
             elif isinstance(frame, Alive):
-                self._last_received = time.monotonic()
+                self._last_received = clock()
 
     @property
     def _seconds(self) -> float:
-        return time.monotonic() - self._began
+        return clock() - self._began
 
     def _write_result(self, participant: CoordinatorParticipant, snapshot: Arrays) -> Arrays:
         """After the last phase, keep the result; add to the snapshot how long the run took."""
@@ -677,3 +703,127 @@ class CoordinatorProcess(_ParticipantProcess):
         result = self._end_result()
         self._delete(SNAPSHOT, ROUNDS, ATTEMPTS, LEFT_OUT, WIRE_COUNT, HISTORY, LOSSES, LOCK)
         return result
+
+
+# Questions of a device's owner, through a socket in the device's folder.
+#
+# Only the owner can open it. A question is a line of JSON, `{"ask": "label"}` or `{"ask": "link",
+# "device": 23}`; so is the answer. The question never leaves the machine. For a pair the device
+# then asks the other one, by real cryptography (`lumos.deploy.protocol.questions`).
+
+SOCKET = "control.sock"
+_LONGEST = 4096
+_POLL = 0.02
+
+
+class AskedParticipant(Protocol):
+    """A device, in the training (`DeviceParticipant`) or after it (`AnsweringParticipant`)."""
+
+    phase: int
+    job: TrainingJob
+    questions: PairQuestions
+
+    @property
+    def finished(self) -> bool:
+        """True once the training is over."""
+        ...
+
+
+@asynccontextmanager
+async def answering(
+    folder: Path,
+    participant: AskedParticipant,
+    prediction: Callable[[], dict[str, Any]],
+    wake: Callable[[], None],
+) -> AsyncIterator[None]:
+    """Answer the device's owner, inside.
+
+    Args:
+        folder: of the device.
+        participant: the device.
+        prediction: returns its prediction of itself, once the training is over.
+        wake: makes the device go on.
+    """
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            answer = await _answer(participant, prediction, wake, await reader.readline())
+        except (ValueError, TypeError, KeyError):
+            answer = {"error": "this is no question"}
+        except LumosError as error:
+            answer = {"error": str(error)}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    (folder / SOCKET).unlink(missing_ok=True)
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        # A path of any length: those of sockets have at most 107 bytes.
+        server = await asyncio.start_unix_server(
+            serve, f"/proc/self/fd/{place}/{SOCKET}", limit=_LONGEST
+        )
+        (folder / SOCKET).chmod(0o600)
+        async with server:
+            yield
+    finally:
+        os.close(place)
+        (folder / SOCKET).unlink(missing_ok=True)
+
+
+async def _answer(
+    participant: AskedParticipant,
+    prediction: Callable[[], dict[str, Any]],
+    wake: Callable[[], None],
+    line: bytes,
+) -> dict[str, Any]:
+    asked = json.loads(line)
+    if not participant.finished:
+        raise UsageError(
+            f"the training goes on: {participant.job.name(participant.phase)}; ask later"
+        )
+    if asked["ask"] == "label":
+        return prediction()
+    if asked["ask"] != "link":
+        raise ValueError("another question")
+    peer = int(asked["device"])
+    number = participant.questions.ask(peer, clock())
+    wake()
+    while number not in participant.questions.answers:
+        await asyncio.sleep(_POLL)
+    answer = participant.questions.answers.pop(number)
+    if not isinstance(answer, PairAnswer):
+        raise UsageError(answer)
+    return {
+        "device": peer,
+        "probability": 1 / (1 + math.exp(-answer.score)),
+        "answered": answer.answered,
+    }
+
+
+def ask_device(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Ask a running device; called by its owner.
+
+    Raises:
+        InputError: no device runs in this folder.
+        UsageError: the device says why it has no answer.
+    """
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(f"/proc/self/fd/{place}/{SOCKET}")
+        except OSError:
+            raise InputError(
+                f"{folder}: no device runs here that stays after the training; start it (lumos "
+                "device), with a plan that says so (lumos up --stay)"
+            ) from None
+        finally:
+            os.close(place)
+        connection.sendall(json.dumps(question).encode() + b"\n")
+        received = b""
+        while chunk := connection.recv(_LONGEST):
+            received += chunk
+    answer: dict[str, Any] = json.loads(received)
+    if "error" in answer:
+        raise UsageError(f"{folder}: {answer['error']}")
+    return answer

@@ -354,10 +354,13 @@ class ParticipantState:
         """Return the rounds since the last snapshot, with the envelopes received."""
         snapshot = self.load()
         phase = 0 if snapshot is None else int(snapshot["phase"])
-        return {closed.key: dict(closed.envelopes) for closed in self._closed_since(phase)}
+        rounds: RoundRecord = {}
+        for closed in self._closed_since(phase):
+            rounds.setdefault(closed.key, {}).update(closed.envelopes)
+        return rounds
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Record the envelopes received in a round; they are on disk when this returns."""
+        """Record envelopes received in a round; they are on disk when this returns."""
         self._rounds.append(_ClosedRound(key, envelopes))
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from hashlib import blake2b
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from lumos.deploy.protocol.frames import (
     Alive,
     Closed,
     Data,
+    MaskedFlags,
     RoundKey,
     Route,
     RunState,
@@ -25,7 +26,7 @@ from lumos.deploy.protocol.frames import (
 )
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.questions import AnsweredPairs, PairRecord
-from lumos.deploy.protocol.rounds import BegunAttempt
+from lumos.deploy.protocol.rounds import TICK, BegunAttempt
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
@@ -35,8 +36,6 @@ from lumos.training.config import Config
 from lumos.typing import Arrays, Doubles, Flags
 
 RUN = b"in virtual time!"
-TICK = 0.1
-"""Seconds between two ticks of devices."""
 MAX_SLEEP = 1.0
 """Longest time in seconds between two looks at a participant, as in a process."""
 
@@ -333,19 +332,23 @@ class TimingAttack:
         """By phase, [devices]: when each can speak to its neighbours, as the coordinator knows."""
         self.sent = {phase: np.full(total, np.inf) for phase in ROUNDS}
         """By phase, [devices]: when the next summand of each came."""
+        self.view: list[tuple[Any, ...]] = []
+        """All that the coordinator received: time, sender, and the outline of each frame."""
         self.named = np.zeros((total, total), np.bool_)
         """[devices, devices] pairs of which the attacker is certain, once it has `scores`."""
         federation.route, federation.on_arrival = self.route, self.arrived
 
     def route(self, now: float, packet: Packet) -> list[float]:
         """Return after how long copies of a packet arrive."""
-        late = self._lateness if packet[0] == COORDINATOR else 0.0
-        return [self.federation.latency + float(self.randomness.exponential(late))]
+        from_coordinator = packet[0] == COORDINATOR
+        late = float(self.randomness.exponential(self._lateness)) if from_coordinator else 0.0
+        return [self.federation.latency + late]
 
     def arrived(self, now: float, sender: int, receiver: int, frames: list[Any]) -> None:
         """Note what the coordinator sees."""
         if receiver != COORDINATOR:
             return
+        self.view.append((round(now, 6), sender, *map(_outline, frames)))
         for frame in frames:
             if isinstance(frame, Alive) and frame.phase in self.able:
                 able = self.able[frame.phase]
@@ -359,8 +362,12 @@ class TimingAttack:
         """Run until the last summand is there or nothing comes; return `scores`."""
         last = self.sent[ROUNDS[-1]]
         with suppress(TimeoutError):
-            self.federation.run(lambda: self.act() or bool(np.isfinite(last).all()), 3 * HORIZON)
+            self.federation.run(lambda: self._is_over(last), 3 * HORIZON)
         return self.scores()
+
+    def _is_over(self, last: Doubles) -> bool:
+        self.act()
+        return bool(np.isfinite(last).all())
 
     def act(self) -> None:
         """Disturb the run; called at each step of time."""
@@ -373,18 +380,18 @@ class TimingAttack:
         total = self.federation.total
         added, times = np.zeros((total, total)), np.zeros((total, total))
         for phase in ROUNDS:
-            first = np.nanmin(self.able[phase], initial=np.inf)
+            if np.isnan(self.able[phase]).all() or not np.isfinite(self.sent[phase]).any():
+                continue
+            first = np.nanmin(self.able[phase])
             sent = np.minimum(self.sent[phase] - first, HORIZON)
             able = np.minimum(self.able[phase] - first, HORIZON)
-            if not np.isfinite(first) or not (sent < HORIZON).any():
-                continue
             waited = sent[:, None] - able[None, :]
-            scale = 2 * self.federation.latency
+            scale = 2 * (self.federation.latency + self.federation.tick)
             # What comes after u's summand was not awaited.
             score = np.where(waited < 0, -1.0, scale / (scale + np.maximum(waited, 0)))
             later = able[None, :] > able[:, None] + 2 * self.federation.latency
             score[~later] = np.nan
-            close = later & (waited >= 0) & (waited <= 2 * scale)
+            close = later & (waited >= 0) & (waited <= 1.5 * scale)
             alone = (np.abs(sent[:, None] - sent) < scale).sum(axis=1) <= total / 2
             self.named |= close & ((close.sum(axis=1) == 1) & alone)[:, None]
             for column in np.flatnonzero(later.any(axis=0)):
@@ -392,6 +399,15 @@ class TimingAttack:
             added += np.where(later, score, 0)
             times += later
         return np.where(times > 0, added / np.maximum(times, 1), np.nan)
+
+
+def _outline(frame: Any) -> tuple[Any, ...]:
+    """Return everything of a frame but the values under masks."""
+    if isinstance(frame, Data):
+        return (frame.key, frame.topic, frame.count, len(frame.body), frame.lengths, frame.quiet)
+    if isinstance(frame, MaskedFlags):
+        return (frame.key, *frame.ticks, len(frame.shares))
+    return (type(frame).__name__, frame)
 
 
 class Staggered(TimingAttack):
@@ -410,7 +426,8 @@ class Staggered(TimingAttack):
 
     def delays(self, step: float) -> Doubles:
         """Return [devices] by how long each is held up."""
-        return step * self.randomness.permutation(self.federation.total)
+        order = self.randomness.permutation(self.federation.total)
+        return step * order.astype(np.float64)
 
     def route(self, now: float, packet: Packet) -> list[float]:
         """Hold up the sums."""
@@ -496,8 +513,8 @@ class Crashed(Withheld):
 
 TIMING_ATTACKS: dict[str, Callable[[Federation, int], TimingAttack]] = {
     "watching": lambda federation, seed: TimingAttack(federation, seed, 0.3),
-    "staggered by less than a tick": lambda federation, seed: Staggered(federation, seed, 0.04),
-    "staggered by more than a tick": lambda federation, seed: Staggered(federation, seed, 0.4),
+    "staggered by less than a tick": lambda federation, seed: Staggered(federation, seed, 0.037),
+    "staggered by more than a tick": lambda federation, seed: Staggered(federation, seed, 0.43),
     "withheld sum": Withheld,
     "forged sum": Forged,
     "exclusion": Excluded,

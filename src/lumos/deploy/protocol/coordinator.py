@@ -9,7 +9,8 @@ give out shares of its sum, it does not: they give out none for another attempt
 **Who is lost.** The coordinator always waits for a message that is due: one of the present round, a
 flag, or that a device is ready. A device whose message is due is left out when it has given no sign
 of life for the deadline, or has sent nothing that is due for twice as long; but not before
-`SLOWER` times as long as the median device took. So a loaded machine loses nobody.
+`SLOWER` times as long as the median device took, and `PATIENT` times later while fewer than half of
+the devices have answered. So a loaded machine loses nobody.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lumos.deploy.protocol.frames import Alive, Data, Flags, Frame, RunState
+from lumos.deploy.protocol.frames import Alive, Data, Frame, MaskedFlags, RunState
 from lumos.deploy.protocol.job import TrainingJob
 from lumos.deploy.protocol.mailbox import Mailbox
 from lumos.deploy.protocol.rounds import Barriers, CoordinatorRounds, ParticipantStore
@@ -28,9 +29,10 @@ from lumos.exchange.messages import Outbox
 from lumos.secagg.topics import ALIVE, SUM
 from lumos.typing import Arrays
 
-
 SLOWER = 10.0
 """A device is not lost before it has taken so many times as long as the median device."""
+PATIENT = 5.0
+"""Deadlines are so many times as long while fewer than half of the devices have answered."""
 
 
 class CoordinatorStore(ParticipantStore, Protocol):
@@ -146,7 +148,7 @@ class CoordinatorParticipant:
                 if frame.ready:
                     self._ready[sender] = (frame.phase, frame.attempt)
                 self._mailbox_state(sender)
-            elif isinstance(frame, Flags):
+            elif isinstance(frame, MaskedFlags):
                 # A device may still be in a phase that is over here, if it has no sessions.
                 phases = ((self.phase - 1, 0), (self.phase, self.attempt))
                 if self._barriers.take(sender, frame, phases):
@@ -287,10 +289,10 @@ class CoordinatorParticipant:
 
     def _lost_at(self, device: int) -> tuple[float, str]:
         """Return when a device whose message is due counts as lost, and why."""
-        usual = self._usual
+        usual, patience = self._usual, PATIENT
         if 2 * len(self._took) > len(self.present()):
-            usual = max(usual, median(self._took.values()))
-        silent, idle = (max(times * self._deadline, SLOWER * usual) for times in (1, 2))
+            usual, patience = max(usual, median(self._took.values())), 1.0
+        silent, idle = (max(times * patience * self._deadline, SLOWER * usual) for times in (1, 2))
         due = max(self._since, self._last_due[device]) + idle
         if due < self._last_received[device] + silent:
             return due, f"gave signs of life for {idle:g} s, and sent nothing that was due"

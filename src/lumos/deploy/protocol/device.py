@@ -41,8 +41,6 @@ OUTGOING = "outgoing"
 """In a snapshot: envelopes that others may still need."""
 MAX_WAITING = 4096
 """Frames of the coordinator that wait for a tick; what comes then is dropped."""
-_COORDINATOR = (COORDINATOR,)
-_FAR = 1e15
 MAX_ATTEMPTS = 16
 """Attempts at a phase. In each a peer that lies compares, or scores, with what it likes."""
 _OUTGOING = msgspec.msgpack.Decoder(list[tuple[int, Data]])
@@ -95,7 +93,9 @@ class DeviceParticipant:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
         self._masks = FlagMasks(device, job.total, job.public, pair_key)
-        self._tick, self._last_tick = tick, tick_before(now, tick)
+        self._tick = tick
+        self._next_tick: float = tick_before(now, tick) + 1
+        """The number of the next tick that is used; infinite while there is nothing to do."""
         self._waiting: list[Frame] = []
         """What the coordinator has sent since the last tick."""
         self._taken: list[Frame] = []
@@ -138,6 +138,7 @@ class DeviceParticipant:
         if sender == COORDINATOR:
             self._last_received = now
             self._waiting += frames[: MAX_WAITING - len(self._waiting)]
+            self._plan_tick(now)
             return
         for frame in frames:
             if isinstance(frame, Data):
@@ -222,29 +223,37 @@ class DeviceParticipant:
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """Return the frames to send now, by receiver; to the coordinator at ticks only."""
         tick = tick_before(now, self._tick)
-        if tick <= self._last_tick:
-            return self._mailbox.due(now, hold=_COORDINATOR)
-        self._last_tick = tick
-        if now >= self._next_beat and not self.ended:
-            self._next_beat = now + self._beat
-            self._mailbox.tell(COORDINATOR, self._alive())
-        flags = None if self._rounds is None else self._rounds.flags(tick)
-        if flags is not None:
-            self._mailbox.tell(COORDINATOR, flags)
-        self._taken += self._waiting
-        self._waiting = []
-        return self._mailbox.due(now)
+        hold: tuple[int, ...] = (COORDINATOR,)
+        if tick >= self._next_tick:
+            hold, self._next_tick = (), math.inf
+            if now >= self._next_beat and not self.ended:
+                self._next_beat = now + self._beat
+                self._mailbox.tell(COORDINATOR, self._alive())
+            flags = None if self._rounds is None else self._rounds.flags(tick)
+            if flags is not None:
+                self._mailbox.tell(COORDINATOR, flags)
+            self._taken += self._waiting
+            self._waiting = []
+        packets = self._mailbox.due(now, hold)
+        self._plan_tick(now)
+        return packets
+
+    def _plan_tick(self, now: float) -> None:
+        """Plan the next tick at which something is sent to the coordinator, or taken from it."""
+        flags = self._rounds is not None and self._rounds.sends_flags
+        wanted = now
+        if not self._waiting and not flags:
+            beat = math.inf if self.ended else self._next_beat
+            wanted = min(beat, self._mailbox.next_due_to(COORDINATOR))
+        if wanted < math.inf:
+            tick = math.ceil(wanted / self._tick - 1e-6)
+            self._next_tick = min(self._next_tick, max(tick_before(now, self._tick) + 1, tick))
 
     def next_due(self) -> float:
         """Return the time at which `due` or `advance` has something to do, if nothing arrives."""
         if self._taken:
             return 0.0
-        beat = float("inf") if self.ended else self._next_beat
-        wanted = min(beat, self._mailbox.next_due_to(COORDINATOR))
-        if self._waiting or (self._rounds is not None and self._rounds.sends_flags):
-            wanted = 0.0
-        tick = max(self._last_tick + 1, math.ceil(min(wanted, _FAR) / self._tick - 1e-6))
-        return min(tick * self._tick, self._mailbox.next_due(hold=_COORDINATOR))
+        return min(self._next_tick * self._tick, self._mailbox.next_due(hold=(COORDINATOR,)))
 
     def _snapshot(self) -> Arrays:
         """Return the snapshot that the next phase begins with."""

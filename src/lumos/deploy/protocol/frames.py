@@ -110,7 +110,7 @@ class RunState(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Empty: the run is finished; a line: it has failed, and why; None: it goes on."""
 
 
-class Flags(msgspec.Struct, frozen=True, array_like=True, tag="flags"):
+class MaskedFlags(msgspec.Struct, frozen=True, array_like=True, tag="flags"):
     """The masked flags of a device in a round between devices, at its last ticks."""
 
     key: RoundKey
@@ -127,7 +127,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
     """Nobody sent anything."""
 
 
-Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | Flags | Closed
+Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | MaskedFlags | Closed
 
 RUN_TAG = 16
 _HEAD = Struct(f"<B{RUN_TAG}sqqI")

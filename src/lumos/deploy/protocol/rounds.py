@@ -51,7 +51,7 @@ from lumos.deploy.protocol.frames import (
     WITH_COORDINATOR,
     Closed,
     Data,
-    Flags,
+    MaskedFlags,
     RoundKey,
     batch_of,
     data_of,
@@ -114,6 +114,8 @@ class ParticipantStore(Protocol):
         ...
 
 
+TICK = 0.1
+"""Seconds between two ticks, unless the plan says otherwise."""
 PARTNER_SHIFTS = 64
 """Half the number of devices with which one shares masks of flags: all, if there are up to 129."""
 REPEATED = 16
@@ -316,7 +318,7 @@ class DeviceRounds(_Rounds[Result]):
     """Ids."""
     masks: FlagMasks | None = None
     """Of its flags; None for rounds of two devices alone, which no coordinator closes."""
-    tick: float = 1.0
+    tick: float = TICK
     """Seconds between two ticks."""
     came_back: bool = False
     """The device was started again in this phase."""
@@ -399,7 +401,7 @@ class DeviceRounds(_Rounds[Result]):
             and outbox.topic.coordinator not in ("receives", "sends")
         )
 
-    def flags(self, tick: int) -> Flags | None:
+    def flags(self, tick: int) -> MaskedFlags | None:
         """Return the masked flags to send at a tick; None where there are none to send."""
         outbox = self._sent
         if not self.sends_flags or outbox is None or self.masks is None:
@@ -418,7 +420,7 @@ class DeviceRounds(_Rounds[Result]):
                 key, tick, self.out, missing=missing, speaks=speaks
             )
         self._shares = dict(sorted(self._shares.items())[-REPEATED:])
-        return Flags(key, list(self._shares), b"".join(self._shares.values()))
+        return MaskedFlags(key, list(self._shares), b"".join(self._shares.values()))
 
 
 def tick_before(now: float, seconds: float) -> int:
@@ -468,7 +470,7 @@ class Barriers:
         """Return whether a round is closed."""
         return COORDINATOR in self.recorded.get(key, {})
 
-    def take(self, device: int, flags: Flags, phases: Collection[tuple[int, int]]) -> bool:
+    def take(self, device: int, flags: MaskedFlags, phases: Collection[tuple[int, int]]) -> bool:
         """Note masked flags of a device; return whether one of them is new.
 
         Args:

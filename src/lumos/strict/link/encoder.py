@@ -29,6 +29,7 @@ from lumos.device.randomness import PrivateRandomness, PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.exchange.messages import Batch
 from lumos.ldp.bounds import Features
 from lumos.secagg.noise import Noise
 from lumos.strict.features import row_products
@@ -71,6 +72,12 @@ def match(
     counts = np.bincount(rows, minlength=hosted)
     first = np.cumsum(counts) - counts
     partner = np.full(hosted, NOBODY)
+    pairs = shard.ids_of(rows) * shard.total + peers
+
+    def from_candidates(batch: Batch) -> None:
+        if not np.isin(batch.receiver * shard.total + batch.sender, pairs).all():
+            raise ProtocolError("a device that is no candidate proposes to be a partner")
+
     free = np.ones(hosted, np.bool_)
     for number in range(ROUNDS):
         chance = randomness.uniform(everyone, f"{purpose}/round", number, 3)
@@ -78,7 +85,7 @@ def match(
         place = np.floor(chance[:, 1] * np.maximum(counts, places)).astype(np.int64)
         asking = np.flatnonzero(proposing & (place < counts))
         chosen = peers[first[asking] + place[asking]]
-        inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
+        inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0, check=from_candidates)
         accepted = _accepted(shard, inbox.receiver, ~proposing & free, chance[:, 2])
         replies = yield REPLY.send(inbox.receiver, inbox.sender, accepted.astype(np.uint8))
         taken = shard.local(inbox.receiver[accepted])

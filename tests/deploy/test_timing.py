@@ -1,0 +1,253 @@
+"""What the coordinator sees, and when, is the same whatever the edges are."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from tests.deploy.test_absence import LOST, SUM_PHASE
+from tests.deploy.watched import shuffled, split
+
+from lumos.deploy.protocol import device as device_module
+from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, MaskedFlags, RoundKey
+from lumos.deploy.protocol.rounds import DeviceRounds, FlagMasks
+from lumos.deploy.virtual import (
+    ATTACKED,
+    TIMING_ATTACKS,
+    Federation,
+    area_under_curve,
+    pair_secret,
+)
+from lumos.device.randomness import PublicRandomness
+from lumos.device.shard import COORDINATOR
+from lumos.exchange.messages import Inbox, Outbox
+from lumos.graph import load
+from lumos.graph.parts import PartsFolder
+from lumos.training.config import Config
+
+CONFIG = Config.asked(aggregate="secure", **ATTACKED)
+
+
+@pytest.fixture(scope="module")
+def two_graphs(tmp_path_factory: pytest.TempPathFactory) -> list[PartsFolder]:
+    """Twelve devices with some edges, and with others."""
+    graph, folder = load("demo:12"), tmp_path_factory.mktemp("two")
+    return [split(graph, folder / "one"), split(shuffled(graph, 1), folder / "other")]
+
+
+def views(folders: list[PartsFolder], attack: str, seed: int = 1) -> list[list[Any]]:
+    """What the coordinator receives in each run."""
+    found = []
+    for folder in folders:
+        attacked = TIMING_ATTACKS[attack](Federation(folder, CONFIG), seed)
+        attacked.run()
+        found.append(attacked.view)
+    return found
+
+
+@pytest.mark.parametrize("attack", TIMING_ATTACKS)
+def test_the_coordinator_sees_the_same_for_other_edges(
+    two_graphs: list[PartsFolder], attack: str
+) -> None:
+    one, other = views(two_graphs, attack)
+    assert len(one) > 12 * 30
+    assert one == other
+
+
+class WaitingRounds(DeviceRounds[Any]):
+    """A broken twin: a device goes on as soon as it has all that its neighbours sent."""
+
+    def _between(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
+        arrived = self._arrived(self._receivers, key)
+        if self._receivers - set(arrived) - self.out:
+            return None
+        return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
+
+
+def own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "DeviceRounds", WaitingRounds)
+
+
+@pytest.mark.parametrize("attack", ["staggered by more than a tick", "withheld sum", "crash"])
+def test_devices_at_their_own_pace_show_their_edges(
+    two_graphs: list[PartsFolder], attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_pace(monkeypatch)
+    one, other = views(two_graphs, attack)
+    assert one != other
+    areas = []
+    graph = load("demo:12")
+    edges = np.zeros((12, 12), np.bool_)
+    edges[np.repeat(np.arange(12), graph.degrees), graph.neighbours] = True
+    for seed in range(2):
+        attacked = TIMING_ATTACKS[attack](Federation(two_graphs[0], CONFIG), seed)
+        areas.append(area_under_curve(attacked.run(), edges))
+        assert attacked.named.any()
+    assert np.mean(areas) > 0.55
+
+
+# Masked flags.
+
+
+def shares(raised: set[int], tick: int, total: int = 9, out: frozenset[int] = frozenset()) -> Any:
+    """The sum of the flags of all devices that are present, and the flags."""
+    key = RoundKey(3, 0, 1, 0)
+    found = []
+    for device in sorted(set(range(total)) - out):
+
+        def pair_key(other: int, device: int = device) -> bytes:
+            return pair_secret(device, other)
+
+        masks = FlagMasks(device, total, PublicRandomness(0), pair_key)
+        found.append(masks.share(key, tick, out, missing=device in raised, speaks=False))
+    words = np.frombuffer(b"".join(found), np.uint64).reshape(-1, FLAG_BYTES // 8)
+    return words.sum(axis=0, dtype=np.uint64), words
+
+
+@pytest.mark.parametrize("total", [2, 3, 9, 300])
+def test_masks_cancel_and_one_raised_flag_shows(total: int) -> None:
+    assert not shares(set(), 5, total)[0].any()
+    assert shares({1}, 5, total)[0].all()
+    if total > 2:
+        assert not shares(set(), 5, total, frozenset({1}))[0].any()
+
+
+def test_no_share_repeats() -> None:
+    """Masks of another tick are others: two shares of a device say nothing about its flags."""
+    words = np.concatenate([shares(set(), tick)[1] for tick in range(20)])
+    assert len(np.unique(words)) == words.size
+
+
+class UnmaskedFlags(FlagMasks):
+    """A broken twin: flags without masks."""
+
+    _keys: ClassVar[dict[int, bytes]] = {}
+
+
+def spoken(federation: Federation) -> np.ndarray:
+    """[devices] rounds in which each device seems to speak: its flag is not 0."""
+    found = np.zeros(federation.total)
+
+    def look(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if receiver == COORDINATOR and isinstance(frame, MaskedFlags):
+                words = np.frombuffer(frame.shares, np.uint64).reshape(-1, 2)
+                found[sender] += (words[:, 1] != 0).mean()
+
+    federation.on_arrival = look
+    federation.run()
+    return found
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_barriers_tell_nothing(
+    two_graphs: list[PartsFolder], monkeypatch: pytest.MonkeyPatch, masked: bool
+) -> None:
+    """Who has something to say in a round of the balancer depends on its degree."""
+    building = Config.asked(
+        profile="paper", balancer="optimal", compare="secure", aggregate="secure"
+    )
+    if not masked:
+        monkeypatch.setattr(device_module, "FlagMasks", UnmaskedFlags)
+    found = spoken(Federation(two_graphs[0], building))
+    assert found.all()
+    assert (len(set(found.tolist())) == 1) == masked
+
+
+# Devices that stall the others.
+
+
+class Zombie:
+    """A device that sends a frame every second, and nothing else."""
+
+    def __init__(self, federation: Federation, frame: Any) -> None:
+        self.federation, self.frame = federation, frame
+        self.next = 0.0
+        federation.kill(LOST)
+
+    def __call__(self) -> bool:
+        federation = self.federation
+        if federation.now >= self.next:
+            self.next = federation.now + 1
+            federation.forward(LOST, COORDINATOR, [self.frame])
+        return federation.coordinator.finished
+
+
+@pytest.mark.parametrize("frame", [Alive(10**6, 0), Alive(SUM_PHASE, 0), Alive(0, 0, True)])
+def test_signs_of_life_without_progress_stall_nobody(
+    two_graphs: list[PartsFolder], frame: Alive
+) -> None:
+    federation = Federation(two_graphs[0], CONFIG)
+    federation.run(until=lambda: federation.coordinator.phase == SUM_PHASE)
+    began = federation.now
+    federation.run(until=Zombie(federation, frame), limit=300.0)
+    assert federation.now < began + 3 * federation.deadline
+    assert set(federation.coordinator.left_out) == {LOST}
+    assert federation.coordinator.ended == ""
+    line = f"device {LOST} gave signs of life for 60 s, and sent nothing that was due; left out"
+    assert line in federation.lines
+    if frame.phase > 100:
+        assert f"device {LOST} says that it is in a phase that has not begun; ignored" in (
+            federation.lines
+        )
+
+
+def test_a_loaded_machine_loses_nobody(two_graphs: list[PartsFolder]) -> None:
+    """Everything takes longer than the deadline, for some devices much longer."""
+    slow = np.random.default_rng(0).uniform(1.5, 3.5, 12)
+
+    def route(now: float, packet: Any) -> list[float]:
+        device = max(packet[:2]) if COORDINATOR in packet[:2] else packet[0]
+        return [float(slow[device])]
+
+    federation = Federation(two_graphs[0], CONFIG, route=route, deadline=1.5)
+    federation.run(limit=4000.0)
+    assert federation.coordinator.ended == ""
+    assert federation.coordinator.left_out == {}
+
+
+def test_a_device_that_keeps_something_back_stalls_no_round_for_ever(
+    two_graphs: list[PartsFolder],
+) -> None:
+    """It never sends its randomized label to one neighbour; the round ends after the deadline."""
+
+    def route(_now: float, packet: Any) -> list[float]:
+        frames = Federation.decoded(packet)
+        kept = packet[0] == LOST and any(
+            isinstance(frame, Data) and frame.topic == "strict/symbol" for frame in frames
+        )
+        return [] if kept else [0.01]
+
+    federation = Federation(two_graphs[0], CONFIG, route=route)
+    federation.run(limit=200.0)
+    assert federation.coordinator.ended == ""
+    assert "something was missing between devices for 30 s; the round ends" in federation.lines
+
+
+def test_only_a_neighbour_becomes_a_partner(few_words_parts: PartsFolder) -> None:
+    """A device proposes to all devices; those that are no neighbours drop it, and name it."""
+    federation = Federation(
+        few_words_parts, Config.asked(task="link", aggregate="secure", embedding=4)
+    )
+    neighbours = set(federation.device(LOST).job.shard.neighbours.tolist())
+    others = sorted(set(range(12)) - neighbours - {LOST})
+    assert others
+    proposed: set[RoundKey] = set()
+
+    def propose(_now: float, sender: int, _receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            proposal = isinstance(frame, Data) and frame.topic == "strict/proposal"
+            if sender == LOST and proposal and frame.key not in proposed:
+                proposed.add(frame.key)
+                for other in others:
+                    forged = Data(frame.key, frame.topic, 1, b"\0")
+                    federation.forward(LOST, other, [forged])
+
+    federation.watch = propose
+    federation.run(until=lambda: federation.coordinator.phase > 3)
+    partners = {
+        other: int(federation.device(other).job.trainer._partner[0])  # type: ignore[attr-defined]
+        for other in others
+    }
+    assert LOST not in partners.values()
+    line = f"device {LOST}: a device that is no candidate proposes to be a partner; dropped"
+    assert federation.lines.count(line) >= len(others)
