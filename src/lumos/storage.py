@@ -106,7 +106,8 @@ def append_bytes(path: Path, content: bytes, at: int) -> None:
         file.truncate(at)
         file.write(content)
         _flush(file)
-    sync_folder(path.parent)
+    if not at:  # it may be new
+        sync_folder(path.parent)
 
 
 def write_at(path: Path, content: bytes, at: int) -> None:

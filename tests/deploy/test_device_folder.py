@@ -15,6 +15,7 @@ from tests.deploy.crashing_disk import Crash, CrashingDisk, quick_disk  # noqa: 
 
 from lumos import InputError, UsageError
 from lumos.crypto import entropy
+from lumos.deploy.protocol.frames import RoundKey
 from lumos.deploy.state import DeviceFolder
 from lumos.errors import AlreadyOpened
 from lumos.secagg.openings import Opening
@@ -82,6 +83,7 @@ def test_everything_is_there_for_the_next_process(folder: DeviceFolder) -> None:
 
 
 def test_only_the_owner_can_read(folder: DeviceFolder) -> None:
+    folder.add_round(RoundKey(9, 0, 0, 0), {})
     folder.write_result({"w": np.ones(2)}, {"accuracy": 1.0})
     assert mode(folder.path) == 0o700
     assert {path.name: mode(path) for path in folder.path.iterdir()} == dict.fromkeys(

@@ -23,8 +23,8 @@ one that its owner names. A device that stays after the training has two more fi
 The log is written before the other file. Where it is missing or damaged later, the number of
 answers that the device has given is unknown: it is refused, and no budget starts anew.
 
-A snapshot is replaced first, and what came before it is dropped afterwards: after a crash in
-between it is still in the logs, and passed over.
+A snapshot is replaced first, and what came before it is dropped afterwards, on a device with the
+next round: until then it is still in the logs, and passed over.
 
 **Never from a backup.** A folder that was copied back lacks the messages that a device received
 since then, and the sums that it gave out shares for. A coordinator that lies could have them opened
@@ -117,7 +117,7 @@ class RecordLog(Generic[Record]):
         self.path = path
         self._decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(kind)
         self._remedy = remedy
-        self._size = 0
+        self._size, self._settled = 0, False
         self.records: list[Record] = []
         """All that are in the file; to be read only."""
         if path.exists():
@@ -128,17 +128,27 @@ class RecordLog(Generic[Record]):
 
     def append(self, record: Record) -> None:
         """Add a record, durably."""
+        if self._settled:
+            self.replace([*self.records, record])
+            return
         content = _packed(len(self.records), record)
         append_bytes(self.path, content, self._size)
         self._size += len(content)
         self.records.append(record)
+
+    def settle(self, records: Iterable[Record]) -> None:
+        """Go on with these records: the others are not needed any more.
+
+        The file is replaced with the next record: until then they are passed over.
+        """
+        self.records, self._settled = list(records), True
 
     def replace(self, records: Iterable[Record]) -> None:
         """Replace all records, durably, and all or nothing."""
         records = list(records)
         content = b"".join(_packed(position, record) for position, record in enumerate(records))
         write_bytes(self.path, content, private=True, durable=True)
-        self._size, self.records = len(content), records
+        self._size, self.records, self._settled = len(content), records, False
 
     def _read(self, content: bytes) -> None:
         while len(content) - self._size >= _HEADER.size:
@@ -339,10 +349,13 @@ class ParticipantState:
         write_snapshot(self._snapshot_file, self.before_save(snapshot))
         # From here on a crash leaves records that nobody asks for; the next snapshot drops them.
         phase = int(snapshot["phase"])
-        self._rounds.replace([_Saved(phase), *self._closed_since(phase)])
+        self._settle_rounds([_Saved(phase), *self._closed_since(phase)])
         later = [begun for begun in self._attempts.records if begun.phase >= phase]
         if len(later) < len(self._attempts.records):
             self._attempts.replace(later)
+
+    def _settle_rounds(self, records: list[_Saved | _ClosedRound]) -> None:
+        self._rounds.replace(records)
 
     def write_result(self, weights: Arrays, result: dict[str, Any]) -> None:
         """Keep the result: `result.json` is there only if both files are complete."""
@@ -452,13 +465,18 @@ class DeviceFolder(ParticipantState):
         """Replace the snapshot, all or nothing, and forget what is not needed after it."""
         super().save(snapshot)
         number = _sums_before(snapshot)
-        later = [
+        self._openings.replace([_Settled(number), *self._opened_since(number)])
+        self._opened.settle(number)
+
+    def _settle_rounds(self, records: list[_Saved | _ClosedRound]) -> None:
+        self._rounds.settle(records)  # `openings.log` says how old the snapshot may be
+
+    def _opened_since(self, number: int) -> list[_Settled | _Opened]:
+        return [
             record
             for record in self._openings.records
             if isinstance(record, _Opened) and record.number >= number
         ]
-        self._openings.replace([_Settled(number), *later])
-        self._opened.settle(number)
 
     def peers(self) -> set[int]:
         """Return the devices whose envelopes have arrived."""
