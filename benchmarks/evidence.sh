@@ -106,6 +106,7 @@ python "$here/ranks_agree.py" | tee "$out/ranks-agree.txt"
 python "$here/scale.py" "$out/scale" | tee "$out/scale.txt"
 
 echo "== real devices: chaos, two hundred of them, an hour with churn"
+python "$here/timing.py" | tee "$out/timing.txt"
 python "$here/chaos.py" | tee "$out/chaos.txt"
 lumos up demo:200 --randomness seeded --json > "$out/two-hundred-devices.json"
 python "$here/real_devices.py" | tee "$out/real-devices.txt"

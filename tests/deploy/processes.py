@@ -56,6 +56,8 @@ class Participants:
     Nothing is left running after a `with`.
     """
 
+    coordinator: type[CoordinatorParticipant] = UnhurriedCoordinator
+
     def __init__(self, layout: FederationLayout, faults: MakeFaults | None = None) -> None:
         self.layout = layout
         self._faults = faults
@@ -105,7 +107,7 @@ class Participants:
         self.children[participant] = fork(work)
 
     def _coordinate(self) -> None:
-        processes.CoordinatorParticipant = UnhurriedCoordinator  # type: ignore[attr-defined]
+        processes.CoordinatorParticipant = self.coordinator  # type: ignore[attr-defined]
         folder = ParticipantFolder.open(self.layout.coordinator, coordinator=True)
         CoordinatorProcess(folder, lambda line: print(f"coordinator: {line}")).run()
 

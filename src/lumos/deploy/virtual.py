@@ -1,6 +1,6 @@
-"""A federation of real participants in one process: a network with virtual time, and its faults."""
+"""A federation of real participants in one process, in virtual time, and attacks on its timing."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -52,34 +52,43 @@ class MemoryStore:
         self.saves = 0
 
     def load(self) -> Arrays | None:
+        """Return the last snapshot; None before the first."""
         return self.snapshot
 
     def save(self, snapshot: Arrays) -> None:
+        """Replace the snapshot, and forget rounds before it."""
         self.snapshot = {name: np.array(array) for name, array in snapshot.items()}
         phase = int(snapshot["phase"])
         self.kept = {key: data for key, data in self.kept.items() if key.phase >= phase}
         self.saves += 1
 
     def rounds(self) -> dict[RoundKey, dict[int, Data]]:
+        """Return the rounds since the last snapshot."""
         return dict(self.kept)
 
     def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+        """Record envelopes of a round."""
         self.kept[key] = {**self.kept.get(key, {}), **envelopes}
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
+        """Record that another attempt at a phase begins."""
         copied = {name: np.array(array) for name, array in ledgers.items()}
         self.attempts[phase] = BegunAttempt(attempt, frozenset(absent), copied)
 
     def begun(self, phase: int) -> BegunAttempt | None:
+        """Return the last attempt at a phase; None for the first."""
         return self.attempts.get(phase)
 
     def peers(self) -> set[int]:
+        """Return the devices whose envelopes have arrived."""
         return set(self.senders)
 
     def add_peer(self, device: int) -> None:
+        """Record that an envelope of this device has arrived."""
         self.senders.add(device)
 
     def opened(self) -> OpenedSums:
+        """Return the sums that shares were given out for."""
         return OpenedSums(list(self.openings), self.openings.append)
 
 
@@ -91,9 +100,11 @@ class MemoryCoordinatorStore(MemoryStore):
         self.out: dict[int, str] = {}
 
     def left_out(self) -> dict[int, str]:
+        """Return the devices that are left out, and the phase of each."""
         return dict(self.out)
 
     def leave_out(self, device: int, phase: str) -> None:
+        """Record that a device is left out."""
         self.out[device] = phase
 
 
@@ -103,7 +114,7 @@ def pair_secret(one: int, other: int) -> bytes:
 
 
 Packet = tuple[int, int, bytes]
-"""(sender, receiver, bytes)."""
+"""Sender, receiver, bytes."""
 
 
 @dataclass
@@ -152,13 +163,13 @@ class Federation:
 
     @property
     def coordinator(self) -> CoordinatorParticipant:
-        participant = self.participants[COORDINATOR]
-        assert isinstance(participant, CoordinatorParticipant)
+        """The coordinator."""
+        participant: CoordinatorParticipant = self.participants[COORDINATOR]
         return participant
 
     def device(self, number: int) -> DeviceParticipant:
-        participant = self.participants[number]
-        assert isinstance(participant, DeviceParticipant)
+        """Return a device."""
+        participant: DeviceParticipant = self.participants[number]
         return participant
 
     def start(self, participant: int) -> None:
@@ -214,11 +225,11 @@ class Federation:
         )
 
     def answered(self, device: int) -> AnsweredPairs:
-        """What is on its disk of its answers."""
+        """Return the answers on a device's disk."""
         return AnsweredPairs(list(self.pairs[device]), self.pairs[device].append)
 
     def kill(self, participant: int) -> None:
-        """It is gone, with all that was in its memory; what it sent is on its way."""
+        """End a participant: what was in its memory is gone, what it sent is on its way."""
         self.participants.pop(participant, None)
 
     def run(self, until: Callable[[], bool] | None = None, limit: float = 4000.0) -> None:
@@ -259,12 +270,12 @@ class Federation:
 
     @staticmethod
     def encoded(sender: int, receiver: int, frames: list[Any]) -> bytes:
-        """A packet."""
+        """Return a packet."""
         return encode(Route(RUN, sender, receiver), frames)
 
     @staticmethod
     def decoded(packet: Packet) -> list[Any]:
-        """Its frames."""
+        """Return the frames of a packet."""
         sender, receiver, body = packet
         return decode(Route(RUN, sender, receiver), body)
 
@@ -332,6 +343,7 @@ class TimingAttack:
         """By phase, [devices]: when each can speak to its neighbours, as the coordinator knows."""
         self.sent = {phase: np.full(total, np.inf) for phase in ROUNDS}
         """By phase, [devices]: when the next summand of each came."""
+        self._other = np.full(total, np.inf)
         self.view: list[tuple[Any, ...]] = []
         """All that the coordinator received: time, sender, and the outline of each frame."""
         self.named = np.zeros((total, total), np.bool_)
@@ -354,9 +366,8 @@ class TimingAttack:
                 able = self.able[frame.phase]
                 able[sender] = now if np.isnan(able[sender]) else able[sender]
             elif isinstance(frame, Data) and frame.topic == WRAPPED.name:
-                if frame.key.phase in self.sent:
-                    sent = self.sent[frame.key.phase]
-                    sent[sender] = min(sent[sender], now)
+                sent = self.sent.get(frame.key.phase, self._other)
+                sent[sender] = min(sent[sender], now)
 
     def run(self) -> Doubles:
         """Run until the last summand is there or nothing comes; return `scores`."""
@@ -373,32 +384,47 @@ class TimingAttack:
         """Disturb the run; called at each step of time."""
 
     def scores(self) -> Doubles:
-        """Return [devices, devices] how much it looks as if u waited for v; NaN: no evidence.
+        """Return the scores of `waiting_scores`, and note the pairs that are `named`."""
+        scale = 2 * (self.federation.latency + self.federation.tick)
+        able, sent = ([of[phase] for phase in ROUNDS] for of in (self.able, self.sent))
+        scores, self.named = waiting_scores(able, sent, scale)
+        return scores
 
-        They are centred over u: that v was late says nothing about its neighbours.
-        """
-        total = self.federation.total
-        added, times = np.zeros((total, total)), np.zeros((total, total))
-        for phase in ROUNDS:
-            if np.isnan(self.able[phase]).all() or not np.isfinite(self.sent[phase]).any():
-                continue
-            first = np.nanmin(self.able[phase])
-            sent = np.minimum(self.sent[phase] - first, HORIZON)
-            able = np.minimum(self.able[phase] - first, HORIZON)
-            waited = sent[:, None] - able[None, :]
-            scale = 2 * (self.federation.latency + self.federation.tick)
-            # What comes after u's summand was not awaited.
-            score = np.where(waited < 0, -1.0, scale / (scale + np.maximum(waited, 0)))
-            later = able[None, :] > able[:, None] + 2 * self.federation.latency
-            score[~later] = np.nan
-            close = later & (waited >= 0) & (waited <= 1.5 * scale)
-            alone = (np.abs(sent[:, None] - sent) < scale).sum(axis=1) <= total / 2
-            self.named |= close & ((close.sum(axis=1) == 1) & alone)[:, None]
-            for column in np.flatnonzero(later.any(axis=0)):
-                score[:, column] -= np.nanmedian(score[:, column])
-            added += np.where(later, score, 0)
-            times += later
-        return np.where(times > 0, added / np.maximum(times, 1), np.nan)
+
+def waiting_scores(
+    able: Sequence[Doubles], sent: Sequence[Doubles], scale: float
+) -> tuple[Doubles, Flags]:
+    """Return how much it looks as if u waited for v, and the pairs of which that is certain.
+
+    Scores are [devices, devices], NaN where there is no evidence. They are centred over u: that v
+    was late says nothing about its neighbours.
+
+    Args:
+        able: by round, [devices] when each could speak to its neighbours.
+        sent: by round, [devices] when the next summand of each came; infinite: never.
+        scale: seconds in which a device answers that waits for nobody.
+    """
+    total = len(able[0])
+    added, times = np.zeros((total, total)), np.zeros((total, total))
+    named = np.zeros((total, total), np.bool_)
+    for could, came in zip(able, sent, strict=True):
+        if np.isnan(could).all() or not np.isfinite(came).any():
+            continue
+        first = np.nanmin(could)
+        came, could = (np.minimum(at - first, HORIZON) for at in (came, could))
+        waited = came[:, None] - could[None, :]
+        later = could[None, :] > could[:, None] + scale / 10
+        # What comes after u's summand was not awaited.
+        score = np.where(waited < 0, -1.0, scale / (scale + np.maximum(waited, 0)))
+        score[~later] = np.nan
+        for column in np.flatnonzero(later.any(axis=0)):
+            score[:, column] -= np.nanmedian(score[:, column])
+        added += np.where(later, score, 0)
+        times += later
+        close = later & (waited >= 0) & (waited <= 1.5 * scale)
+        alone = (np.abs(came[:, None] - came) < scale).sum(axis=1) <= total / 2
+        named |= close & ((close.sum(axis=1) == 1) & alone)[:, None]
+    return np.where(times > 0, added / np.maximum(times, 1), np.nan), named
 
 
 def _outline(frame: Any) -> tuple[Any, ...]:
