@@ -186,7 +186,7 @@ def test_signs_of_life_without_progress_stall_nobody(
     line = f"device {LOST} gave signs of life for 60 s, and sent nothing that was due; left out"
     assert line in federation.lines
     if frame.phase > 100:
-        assert f"device {LOST} says that it is in a phase that has not begun; ignored" in (
+        assert f"device {LOST} says that it is in a phase that has not begun; dropped" in (
             federation.lines
         )
 

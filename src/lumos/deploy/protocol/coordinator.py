@@ -159,7 +159,7 @@ class CoordinatorParticipant:
         most = self.phase + 1 if self.ended is None else self.job.left
         if phase > most and device not in self._false_claims:
             self._false_claims.add(device)
-            self._log(f"device {device} says that it is in a phase that has not begun; ignored")
+            self._log(f"device {device} says that it is in a phase that has not begun; dropped")
         self._phases[device] = min(phase, most)
 
     def advance(self, now: float) -> None:
@@ -284,8 +284,9 @@ class CoordinatorParticipant:
             if self._took:
                 self._usual = median(self._took.values())
             self._wait, self._since, self._took = due, now, {}
-        for device in set(self.present()) - waiting - self._took.keys():
-            self._took[device] = now - self._since
+        for device in set(self.present()) - self._took.keys():
+            if device not in waiting or self._last_due[device] > self._since:
+                self._took[device] = now - self._since
 
     def _lost_at(self, device: int) -> tuple[float, str]:
         """Return when a device whose message is due counts as lost, and why."""

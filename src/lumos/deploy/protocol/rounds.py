@@ -429,11 +429,15 @@ def tick_before(now: float, seconds: float) -> int:
 
 
 @dataclass
-class _Tally:
-    """The shares of one tick."""
+class _OpenRound:
+    """The flags of a round between devices that is not closed."""
 
-    devices: set[int] = field(default_factory=set)
-    words: tuple[int, int] = (0, 0)
+    shares: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    """By device and tick."""
+    added_up: int = -1
+    """The last tick at which all flags were there, and something was missing."""
+    since: float | None = None
+    """When that was the case for the first time."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -455,10 +459,7 @@ class Barriers:
     log: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._tallies: dict[RoundKey, dict[int, _Tally]] = {}
-        """By open round and tick."""
-        self._complete: dict[RoundKey, float] = {}
-        """When all shares of a tick were there for the first time."""
+        self._rounds: dict[RoundKey, _OpenRound] = {}
         self._first_open: dict[tuple[int, int, int], int] = {}
         """By phase, attempt and channel: the first round that is not closed, as far as known."""
 
@@ -483,17 +484,14 @@ class Barriers:
         between = key.channel in (BETWEEN_DEVICES, OF_BOTH) and key[:2] in phases
         if not between or key.number != self._open_round(key):
             return False
-        tallies, new = self._tallies.setdefault(key, {}), False
+        found = self._rounds.setdefault(key, _OpenRound())
+        shares, new = found.shares.setdefault(device, {}), False
         for place, tick in enumerate(flags.ticks[:REPEATED]):
             share = flags.shares[place * FLAG_BYTES : (place + 1) * FLAG_BYTES]
-            tally = tallies.setdefault(tick, _Tally())
-            if device not in tally.devices:
-                tally.devices.add(device)
-                words = zip(tally.words, _two_words(share), strict=True)
-                missing, spoke = ((one + other) & _WORD for one, other in words)
-                tally.words, new = (missing, spoke), True
-        while len(tallies) > MAX_TICKS:
-            del tallies[min(tallies, key=lambda tick: (len(tallies[tick].devices), tick))]
+            if tick > found.added_up and tick not in shares:
+                shares[tick], new = _two_words(share), True
+        while len(shares) > MAX_TICKS:
+            del shares[next(iter(shares))]
         return new
 
     def _open_round(self, key: RoundKey) -> int:
@@ -510,12 +508,23 @@ class Barriers:
 
     def verdict(self, key: RoundKey, now: float) -> bool | None:
         """Return whether a round was quiet, once it may be closed; None before."""
-        present = set(self.present())
-        whole = [tally for tally in self._tallies.get(key, {}).values() if present <= tally.devices]
-        for tally in whole:
-            if tally.words[0] == 0:
-                return tally.words[1] == 0
-        if whole and now - self._complete.setdefault(key, now) > self.deadline:
+        found, present = self._rounds.get(key, _OpenRound()), self.present()
+        if not all(found.shares.get(device) for device in present):
+            return None
+        fewest = min((found.shares[device] for device in present), key=len)
+        for tick in sorted(fewest):
+            if all(tick in found.shares[device] for device in present):
+                # A device that was left out since has its masks in the others' shares.
+                words = [shares[tick] for shares in found.shares.values() if tick in shares]
+                missing, spoke = (sum(flags) & _WORD for flags in zip(*words, strict=True))
+                if not missing:
+                    return not spoke
+                found.added_up = tick
+                found.since = now if found.since is None else found.since
+        for device, shares in found.shares.items():
+            later = {tick: flags for tick, flags in shares.items() if tick > found.added_up}
+            found.shares[device] = later
+        if found.since is not None and now - found.since > self.deadline:
             self.log(
                 f"something was missing between devices for {self.deadline:g} s; the round ends"
             )
@@ -524,7 +533,7 @@ class Barriers:
 
     def close(self, now: float) -> None:
         """Close the rounds between devices in which nothing is missing."""
-        for key in list(self._tallies):
+        for key in list(self._rounds):
             quiet = self.verdict(key, now) if key.channel == BETWEEN_DEVICES else None
             if quiet is not None:  # its envelopes are none of the coordinator's
                 closing = {COORDINATOR: Data(key, "", 0, b"", quiet=quiet)}
@@ -534,16 +543,15 @@ class Barriers:
 
     def announce(self, key: RoundKey) -> None:
         """Send devices that a round is over; its record has it."""
-        self._tallies.pop(key, None)
-        self._complete.pop(key, None)
+        self._rounds.pop(key, None)
         quiet = self.recorded[key][COORDINATOR].quiet
         for device in self.present():
             self.mailbox.tell(device, Closed(key, quiet))
 
     def forget(self, phase: int, attempt: int) -> None:
         """Forget the open rounds of an attempt that is given up."""
-        for key in [key for key in self._tallies if key[:2] == (phase, attempt)]:
-            del self._tallies[key]
+        for key in [key for key in self._rounds if key[:2] == (phase, attempt)]:
+            del self._rounds[key]
 
 
 @dataclass(kw_only=True, eq=False)

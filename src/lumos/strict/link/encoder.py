@@ -54,6 +54,7 @@ def match(
     places: int = 1,
     *,
     randomness: PrivateRandomness | None = None,
+    mutual: bool = True,
 ) -> Program[Ints]:
     """Match hosted devices with one of their candidates, or with one that proposes to them.
 
@@ -63,6 +64,8 @@ def match(
         purpose: names the randomness.
         places: least number of places that a device draws from.
         randomness: of the hosted devices; by default that of the run.
+        mutual: whether both ends of a pair are candidates of each other: then a proposal of any
+            other device is dropped.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
@@ -75,7 +78,7 @@ def match(
     pairs = shard.ids_of(rows) * shard.total + peers
 
     def from_candidates(batch: Batch) -> None:
-        if not np.isin(batch.receiver * shard.total + batch.sender, pairs).all():
+        if mutual and not np.isin(batch.receiver * shard.total + batch.sender, pairs).all():
             raise ProtocolError("a device that is no candidate proposes to be a partner")
 
     free = np.ones(hosted, np.bool_)

@@ -206,7 +206,8 @@ class StrictLinker(StrictTrainer):
             self.account.charge(amounts, shard.devices, part)
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
-        edges = yield from match(shard, rows[order], peers[order], "held back")
+        # A held-back edge is known to its first end.
+        edges = yield from match(shard, rows[order], peers[order], "held back", mutual=False)
         counts = np.zeros((len(shard), len(WAYS), 2, len(COSINES) + 1))
         first_step = 2 * len(WAYS) * self._attempt
         for kind, partner in ((EDGE, edges), (NON_NEIGHBOUR, self._non_neighbours())):
