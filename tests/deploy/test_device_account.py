@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.deploy.disk_federation import parts_of_devices
-from tests.deploy.network import Federation
 
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.protocol.job import SETUP, TrainingJob
 from lumos.deploy.protocol.questions import AnsweredPairs
 from lumos.deploy.state import ANSWERS, BEGUN, SECRET, AnsweringFiles, DeviceFolder
+from lumos.deploy.virtual import Federation
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.errors import BudgetExceeded, InputError
