@@ -1,6 +1,7 @@
 """Warnings reach people: `print(run)`, notebooks, `warnings.warn`, the command line, the report."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -75,3 +76,20 @@ def test_few_labels_are_few_as_a_share_and_of_each_class(
     training: int, labelled: int, warned: bool
 ) -> None:
     assert bool(list(few_train(training, labelled, 7))) == warned
+
+
+def test_advice_to_train_longer_helps() -> None:
+    """Advice is followed: twice the epochs give a smaller loss and no worse model."""
+    settings: dict[str, Any] = {"profile": "paper", "compare": "ideal", "balancer": "optimal"}
+    run = lumos.train("demo:300", epochs=30, floor=False, **settings)
+    (advice,) = [text for text in run.warnings if "trains longer" in text]
+    epochs = int(advice.split("`epochs=")[1].split("`")[0])
+    longer = lumos.train("demo:300", epochs=epochs, floor=False, **settings)
+    losses = [[event.loss or 0 for event in one.history] for one in (run, longer)]
+    assert losses[1][-1] < 0.95 * losses[0][-1]
+    assert longer.metrics["val_accuracy"] >= run.metrics["val_accuracy"]
+
+
+def test_strict_runs_give_no_advice_on_epochs() -> None:
+    """Sums share one budget, so more of them are noisier: `epochs=122` did not help."""
+    assert not any("epochs=" in text for text in lumos.train("demo:300", floor=False).warnings)

@@ -511,9 +511,9 @@ def _warnings(
     """Return all warnings: those of the profile, few labels, a loss that still falls, and scores
     that a constant answer, the local model or the control reaches too."""
     metric = "auc" if config.train.task == "link" else "accuracy"
-    last_stage = max(config.profile.texts(config).stages.values(), default=1)
+    stages = config.profile.texts(config).stages  # of sums that share one budget
     finished = main.best_epoch == len(main.history)
-    losses = [event.loss for event in main.history[last_stage - 1 :]] if finished else []
+    losses = [event.loss for event in main.history] if finished and not stages else []
     of = {variant: float(figures[f"test_{metric}"]) for variant, figures in scores.items()}
     yield from main.warnings
     if metric == "accuracy":

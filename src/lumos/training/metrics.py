@@ -298,7 +298,10 @@ def still_falling(losses: Sequence[float | None]) -> tuple[float, float] | None:
 
 
 def unconverged(losses: Sequence[float | None], epochs: int) -> Iterator[str]:
-    """Warn where the loss of the last stage of a run still falls at its end."""
+    """Warn where the loss of a run still falls at its end.
+
+    Not for profiles in which all sums share one budget: more epochs are noisier ones there.
+    """
     if (means := still_falling(losses)) is not None:
         yield (
             f"training was not finished: its loss still fell at the end, from {means[0]:.3g} to "
