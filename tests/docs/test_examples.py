@@ -62,7 +62,7 @@ def test_the_demo_fits_a_terminal_and_names_what_is_exposed(
 
 
 def test_links_are_told_from_non_neighbours() -> None:
-    """0, 5, 10 and 15 are one team; the others are non-neighbours. Scores are buckets: means count."""
+    """0, 5, 10 and 15 are one team. Scores are buckets, so that means are compared."""
     made = run("links.py")
     asked, trained = made["asked"], made["run"]
     assert trained.metrics["test_auc"] > trained.own["test_auc"]
