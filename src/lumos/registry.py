@@ -62,6 +62,10 @@ class Registry(Generic[Entry]):
     def __contains__(self, name: object) -> bool:
         return name in self._places or name in self._loaded
 
+    def is_built_in(self, name: str) -> bool:
+        """Return whether an entry is one of ours."""
+        return name in self._built_in
+
     def names(self) -> tuple[str, ...]:
         """Every name, in the order of registration."""
         return tuple(dict.fromkeys([*self._places, *self._loaded]))

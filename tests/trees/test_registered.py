@@ -9,7 +9,7 @@ import pytest
 import lumos
 from lumos.cli.main import run
 from lumos.device import PublicRandomness, Shard
-from lumos.errors import UsageError
+from lumos.errors import ProtocolError, UsageError
 from lumos.exchange import Program
 from lumos.exchange.endpoint import idle_program
 from lumos.graph import load
@@ -17,6 +17,8 @@ from lumos.trees.balancers import BALANCERS, Balancer, Compare, DegreeSums, Obse
 from lumos.twoparty.comparer import Comparer
 from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Flags, Ints
+
+DEMO = load("demo:60", features=False)
 
 
 class LargerId:
@@ -63,10 +65,34 @@ class Undeclared(LowerDegree):
     compares = False
 
 
+class Forgets(LargerId):
+    """Nobody carries the edge between device 3 and its last neighbour."""
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        keep = yield from super().device_program(shard, comparer, settings, observe)
+        mine, other = shard.devices[shard.owner], shard.neighbours
+        return keep & ~((np.minimum(mine, other) == 3) & (np.maximum(mine, other) == FORGOTTEN))
+
+
+class Numbers(LargerId):
+    """Returns numbers of devices instead of flags."""
+
+    def device_program(
+        self, shard: Shard, comparer: Comparer, settings: TreeSettings, observe: Observe
+    ) -> Program[Flags]:
+        yield from ()
+        return shard.neighbours  # type: ignore[return-value]
+
+
+FORGOTTEN = int(DEMO.neighbours[DEMO.offsets[3] : DEMO.offsets[4]].max())
 ENTRIES: dict[str, Balancer] = {
     "larger-id": LargerId(),
     "lower-degree": LowerDegree(),
     "undeclared": Undeclared(),
+    "forgets": Forgets(),
+    "numbers": Numbers(),
 }
 
 
@@ -114,6 +140,18 @@ def test_who_declares_no_comparisons_gets_none(compare: Compare) -> None:
         lumos.balance(
             load("demo:30", features=False), TreeSettings(balancer="undeclared", compare=compare)
         )
+
+
+@pytest.mark.parametrize("shards", [1, 5])
+def test_an_edge_that_nobody_carries_is_named(shards: int) -> None:
+    graph = load("demo:60", features=False)
+    words = f"'forgets' leaves 1 edge to neither end, .* devices 3 and {FORGOTTEN};"
+    with pytest.raises(ProtocolError, match=words):
+        lumos.balance(graph, TreeSettings(balancer="forgets"), shards=shards)
+    with pytest.raises(ProtocolError, match=words):
+        lumos.train("demo:60", profile="paper", balancer="forgets", epochs=1, shards=shards)
+    with pytest.raises(ProtocolError, match=r"'numbers' must return \d+ booleans for this shard"):
+        lumos.balance(graph, TreeSettings(balancer="numbers"), shards=shards)
 
 
 def test_a_wrong_name_lists_all() -> None:

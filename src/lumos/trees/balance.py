@@ -15,7 +15,7 @@ from lumos.crypto.groups import Group, choose_group
 from lumos.device.randomness import PublicRandomness, RandomnessSource
 from lumos.device.shard import Shard, shard_of, spread
 from lumos.display import DISPLAYS, ProgressOption, displayed, frame
-from lumos.errors import one_of
+from lumos.errors import ProtocolError, one_of
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.observer import LedgerReport, Observer
 from lumos.exchange.transports import TRANSPORTS
@@ -214,6 +214,8 @@ def _balance(
     start = time.perf_counter()
     kept, _ = federation.run(device_program, coordinator_program)
     seconds = time.perf_counter() - start
+    if not BALANCERS.is_built_in(settings.balancer):
+        _check_covered(settings.balancer, observer, pieces, kept)
     if balancer.iterative and degrees.edges:
         loads = [
             np.bincount(shard.owner[keep], minlength=len(shard)).max(initial=0)
@@ -221,6 +223,40 @@ def _balance(
         ]
         history.observe(settings.iterations, int(max(loads)))
     return BalancedParts(kept, federation.ledger(), history.changes(observer), seconds)
+
+
+def _check_covered(
+    name: str, observer: Observer, pieces: Sequence[Shard], kept: Sequence[Flags]
+) -> None:
+    """Refuse a balancer of somebody else's that leaves an edge to nobody, or returns no flags.
+
+    Only the observer of a simulation can know: neither end sees what the other one keeps.
+
+    Raises:
+        ProtocolError: it does.
+    """
+    for shard, flags in zip(pieces, kept, strict=True):
+        slots = len(shard.neighbours)
+        if not isinstance(flags, np.ndarray) or flags.dtype != np.bool_ or flags.shape != (slots,):
+            raise ProtocolError(f"balancer {name!r} must return {slots:,} booleans for this shard")
+    parts: list[Arrays] = []
+    for shard, flags in zip(pieces, kept, strict=True):
+        own = shard.ids_of(shard.owner)
+        edge = np.minimum(own, shard.neighbours) * shard.total + np.maximum(own, shard.neighbours)
+        parts.append({"edges": edge[own < shard.neighbours], "covered": edge[flags]})
+    gathered = observer.gather("covered edges", parts)
+    left = np.empty(0, np.int64)
+    if observer.first:
+        every = {key: np.concatenate([part[key] for part in gathered]) for key in parts[0]}
+        left = np.setdiff1d(every["edges"], every["covered"])
+    count = int(observer.add("uncovered edges", np.array([len(left)]))[0])
+    if count:
+        some = [divmod(int(edge), pieces[0].total) for edge in left[:1]]
+        which = "".join(f", as the one between devices {one} and {other}" for one, other in some)
+        raise ProtocolError(
+            f"balancer {name!r} leaves {count:,} edge{"s" * (count > 1)} to neither end{which}; every edge needs "
+            "an end that keeps it"
+        )
 
 
 def _degree_sums(observer: Observer, pieces: Sequence[Shard]) -> DegreeSums:
