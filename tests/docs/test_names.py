@@ -15,7 +15,7 @@ from lumos.cli.main import app
 PAGES = [name for name in markdown_pages() if name != "CHANGELOG.md"]
 """The changelog has names of the past."""
 DOTTED = re.compile(r"(?<![\w./-])lumos(?:\.\w+)+")
-ENTRY_POINTS = re.compile(r"lumos\.(balancer|system|profile|transport|attack)")
+ENTRY_POINTS = re.compile(r"lumos\.(balancer|encoder|system|profile|transport|attack)")
 """Groups of entry points, which are no modules."""
 FILE = re.compile(r"lumos\.\w*(?:json|toml|service|html)")
 COMMAND = re.compile(r"(?:`|^(?:\w*\$|RUN|CMD) )lumos [^`\n]*", re.MULTILINE)

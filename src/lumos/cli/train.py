@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import (
     COMMON,
     PROFILE_DEFAULTS,
+    PYTHON_ONLY,
     TRAIN_OPTIONS,
     Config,
     default_by_profile,
@@ -33,14 +35,17 @@ def run_options(name: str, only: Collection[str] | None = None, **defaults: str)
 
     Args:
         name: of the dataclass.
-        only: names of the settings to take; all by default.
+        only: names of the settings to take; by default all but those for Python only.
         defaults: what the help says of defaults that are others here.
     """
     by_profile = {setting: default_by_profile(setting) for setting in PROFILE_DEFAULTS}
+    groups = [*COMMON.values(), *(PROFILES[profile].settings for profile in PROFILES)]
+    if only is None:
+        every = {field.name for group in groups for field in fields(group)}
+        only = every.difference(PYTHON_ONLY)
     return options_of(
         name,
-        *COMMON.values(),
-        *(PROFILES[profile].settings for profile in PROFILES),
+        *groups,
         only=only,
         **{**by_profile, "activate_last": "for classify, not for link", **defaults},
     )

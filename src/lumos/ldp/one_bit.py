@@ -9,20 +9,30 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 
 from lumos.device.randomness import PrivateRandomness
-from lumos.errors import UsageError
+from lumos.errors import UsageError, one_of
 from lumos.ldp.bounds import Features, Sparse, within
+from lumos.registry import Registry
 from lumos.typing import Doubles, Flags, Floats, Ints, Words
+
+if TYPE_CHECKING:
+    from lumos.ldp.wire import Encoder
 
 COIN = 2.0**32
 """Number of values of the random word that decides one bit."""
 MIN_EPSILON = 2.0**-20
 """Least ε' of one element: below it, words of 32 bits would bias the recovery by over 1e-6."""
+
+
+ONE_BIT = "one-bit"
+ENCODERS: "Registry[Encoder]" = Registry("encoder", {ONE_BIT: "lumos.ldp.wire:ONE_BIT"})
+"""Mechanisms that release features, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +47,14 @@ class EncoderSettings:
     """b: public upper bound of every feature."""
     bins: bool = False
     """With ε = inf: still send each element to one receiver only, instead of all to all."""
+    encoder: str = ONE_BIT
+    """Mechanism that releases features. one-bit: the paper's; or the name of a registered one
+    (`lumos.ldp.ENCODERS`)."""
 
     def __post_init__(self) -> None:
+        one_of("encoder", self.encoder, ENCODERS.names())
+        if self.encoder != ONE_BIT and not self.noisy:
+            raise UsageError(f"`encoder={self.encoder!r}` needs a finite `epsilon`")
         if not self.epsilon > 0:
             raise UsageError(f"`epsilon` must be above 0 (or inf), got {self.epsilon}")
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):

@@ -10,14 +10,18 @@ Everything is little-endian; bitmaps start at the lowest bit. On Facebook (d = 4
 message is longer than 1,188 bytes. A message longer than `PART` travels in several rounds.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
+from lumos.device.randomness import PrivateRandomness
 from lumos.errors import ProtocolError
-from lumos.ldp.one_bit import Released
-from lumos.typing import Bytes, Flags, Ints
+from lumos.ldp.bounds import Features
+from lumos.ldp.one_bit import EncoderSettings, Released, recover, release
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 PART = 4096
 """Most bytes of one message that travel in one round; bounds the padded array of a round."""
@@ -57,6 +61,82 @@ class Messages:
             inside = columns < lengths[here, None]
             body[here][inside] = self.data[(start[here, None] + columns)[inside]]
         return rows, body, lengths
+
+
+class Encoder(ABC):
+    """A mechanism for a device's features: an entry of `lumos.ldp.ENCODERS`."""
+
+    checked: ClassVar[bool] = False
+    """True if its ε is proved, or checked by enumeration."""
+    common: ClassVar[bool] = True
+    """True if a device sends the same message to all receivers."""
+
+    def check_declared(self, width: int, settings: EncoderSettings) -> None:
+        """Check the declared ε before anything is released, where that is possible.
+
+        Raises:
+            UsageError: it does not hold.
+        """
+        return
+
+    @abstractmethod
+    def rounds(self, width: int, settings: EncoderSettings) -> int:
+        """Rounds that carry the longest message of d features: public, a function of d."""
+
+    @abstractmethod
+    def encode(
+        self,
+        features: Features,
+        receivers: Ints,
+        settings: EncoderSettings,
+        randomness: PrivateRandomness,
+        step: int,
+    ) -> tuple[Messages, Doubles]:
+        """Return the messages of all devices, device by device, and the ε that each spends.
+
+        Args:
+            features: [devices, d] between the public bounds.
+            receivers: [devices] number of receivers of each.
+            step: number of the release; each has randomness of its own.
+        """
+
+    @abstractmethod
+    def decode(self, messages: Messages, width: int, settings: EncoderSettings) -> Any:
+        """Return [messages, d] features as receivers estimate them.
+
+        Raises:
+            ProtocolError: `encode` could not have written a message.
+        """
+
+
+class OneBit(Encoder):
+    """The paper's mechanism: every element to one receiver, see `lumos.ldp.one_bit`."""
+
+    checked = True
+    common = False
+
+    def rounds(self, width: int, settings: EncoderSettings) -> int:
+        """As `parts_for`."""
+        return parts_for(width, noisy=settings.noisy)
+
+    def encode(
+        self,
+        features: Features,
+        receivers: Ints,
+        settings: EncoderSettings,
+        randomness: PrivateRandomness,
+        step: int,
+    ) -> tuple[Messages, Doubles]:
+        """As `release` and `write`."""
+        released = release(features, receivers, settings, randomness, step=step)
+        return write(released), released.epsilon(settings)
+
+    def decode(self, messages: Messages, width: int, settings: EncoderSettings) -> Any:
+        """As `read` and `recover`."""
+        return recover(read(messages, width, noisy=settings.noisy), settings)
+
+
+ONE_BIT = OneBit()
 
 
 def parts_for(width: int, *, noisy: bool) -> int:

@@ -5,6 +5,7 @@ The door `open` protects nothing. What passes there is what section VI of the pa
 """
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -15,16 +16,7 @@ from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Door, Inbox, Outbox, Topic
-from lumos.ldp import (
-    EncoderSettings,
-    RecoveredFeatures,
-    joined,
-    parts_for,
-    read,
-    recover,
-    release,
-    write,
-)
+from lumos.ldp import ENCODERS, EncoderSettings, RecoveredFeatures, joined
 from lumos.ldp.bounds import Features
 from lumos.paper.profile import Recovery
 from lumos.typing import Flags, Ints
@@ -40,6 +32,13 @@ FEATURES = Topic(
     door=Door.RELEASE,
     shape=None,
     learns="one neighbour gets one-bit encoded features: ε each; s = ⌈d/ρ⌉ tells it the range of ρ",
+)
+SHARED_FEATURES = Topic(
+    name="train/shared-features",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    learns="all neighbours get one release of features, the same one: ε as the encoder has it",
 )
 CLEAR_FEATURES = Topic(
     name="train/features-in-the-clear",
@@ -81,6 +80,10 @@ EMBEDDING_GRADIENT = Topic(
 )
 
 
+ReceivedFeatures: TypeAlias = "RecoveredFeatures | Features"
+"""Features of neighbours: as the one-bit mechanism has them, dense, or CSR."""
+
+
 def send_rows(topic: Topic, sender: Ints, receiver: Ints, rows: Tensor) -> Outbox:
     """An outbox of one row of numbers for each message, little-endian float32.
 
@@ -116,7 +119,7 @@ def exchange_features(
     settings: EncoderSettings,
     *,
     step: int = 0,
-) -> Program[RecoveredFeatures]:
+) -> Program[ReceivedFeatures]:
     """Send features to every device whose tree has a leaf for the sender, once per run.
 
     Args:
@@ -133,16 +136,13 @@ def exchange_features(
     # By receiver, then sender: for each hosted device its receivers in increasing order.
     sender, receiver = inbox.receiver, inbox.sender
     receivers = np.bincount(shard.local(sender), minlength=len(shard))
-    released = release(features, receivers, settings, shard.randomness, step=step)
-    epsilon = released.epsilon(settings)
-    messages = write(released)
-    del released
-    topic = FEATURES if settings.noisy else CLEAR_FEATURES
-    width = features.shape[1]
+    encoder, width = ENCODERS[settings.encoder], features.shape[1]
+    messages, epsilon = encoder.encode(features, receivers, settings, shard.randomness, step)
+    topic = SHARED_FEATURES if encoder.common else FEATURES if settings.noisy else CLEAR_FEATURES
     owner, neighbour = shard.owner[kept], shard.neighbours[kept]
     keys = owner * shard.total + neighbour  # increasing: the order of the branches
     parts = []
-    for number in range(parts_for(width, noisy=settings.noisy)):
+    for number in range(encoder.rounds(width, settings)):
         rows, body, lengths = messages.part(number)
         # ε belongs to the whole message, and its first part pays it.
         spent = epsilon[rows] if number == 0 else np.zeros(len(rows))
@@ -163,7 +163,8 @@ def exchange_features(
         parts.append(
             (branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages)
         )
-    return recover(read(joined(parts, len(keys)), width, noisy=settings.noisy), settings)
+    received: ReceivedFeatures = encoder.decode(joined(parts, len(keys)), width, settings)
+    return received
 
 
 def on_leaves(

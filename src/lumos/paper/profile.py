@@ -10,7 +10,7 @@ from lumos.errors import InputError, UsageError, one_of
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
 from lumos.ldp.bounds import refuse_outside
-from lumos.ldp.one_bit import EncoderSettings
+from lumos.ldp.one_bit import ENCODERS, ONE_BIT, EncoderSettings
 from lumos.training.config import Config, TrainSettings
 from lumos.training.metrics import dot_products
 from lumos.training.problem import Problem
@@ -70,6 +70,8 @@ class PaperSettings(EncoderSettings):
         """With which of these settings another one has no effect; empty where it has one."""
         if name == "bins" and self.noisy:
             return "a finite `epsilon`, only with `epsilon=inf`"
+        if name == "recovery" and self.encoder != ONE_BIT:
+            return f"`encoder='{self.encoder}'`, only with `encoder='{ONE_BIT}'`"
         if name == "recovery" and not self.noisy and not self.bins:
             return "`epsilon=inf`, only with a finite `epsilon` or with `bins`"
         return ""
@@ -111,7 +113,9 @@ class PaperProfile:
     def improvements(self, config: "Config") -> list[str]:
         """Return the departures from the letter of the paper, one sentence each."""
         paper, sentences = settings_of(config), []
-        if paper.recovery == "shrunk" and paper.noisy:
+        if paper.encoder != ONE_BIT:
+            sentences.append(f"features are released by encoder {paper.encoder!r}")
+        elif paper.recovery == "shrunk" and paper.noisy:
             sentences.append(
                 "recovered features are centred and shrunk by their reliability "
                 "(`literal`: as in the paper)"
@@ -144,6 +148,7 @@ class PaperProfile:
 
             check_optimizer(config, facts)
         paper = settings_of(config)
+        ENCODERS[paper.encoder].check_declared(facts.feature_count, paper)
         lowest, highest = facts.simulated.lowest, facts.simulated.highest
         if facts.sparse:
             lowest, highest = min(lowest, 0.0), max(highest, 0.0)
@@ -255,13 +260,20 @@ def _sums(sizes: RunSizes) -> list[SumStage]:
     ]
 
 
+def unchecked(paper: PaperSettings) -> str:
+    """Return the mark of an ε that is only declared; empty where it is proved or enumerated."""
+    if ENCODERS[paper.encoder].checked:
+        return ""
+    return f" (unchecked: declared by encoder {paper.encoder!r})"
+
+
 def _unprotected(config: Config) -> str:
     """Return what a run does not protect, in one sentence."""
     paper = settings_of(config)
     told = "labels" if config.train.task == "classify" else "links"
     non_neighbours = " and non-neighbours" * (config.train.task == "link")
     features = (
-        f"ε = {paper.epsilon:g} covers released features alone"
+        f"ε = {paper.epsilon:g}{unchecked(paper)} covers released features alone"
         if paper.noisy
         else "features went to neighbours as they are"
     )

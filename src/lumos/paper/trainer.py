@@ -23,6 +23,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
 from lumos.graph.facts import GraphFacts
+from lumos.ldp.one_bit import ONE_BIT, RecoveredFeatures
 from lumos.model import ModelSettings
 from lumos.model.custom import TorchOptimizer
 from lumos.model.dropout import Drops
@@ -37,7 +38,7 @@ from lumos.paper.messages import (
     send_rows,
     without_information,
 )
-from lumos.paper.profile import settings_of
+from lumos.paper.profile import PaperSettings, settings_of, unchecked
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
 from lumos.secagg import AGGREGATORS, COORDINATORS
 from lumos.storage import part_of
@@ -281,7 +282,9 @@ class PaperTrainer:
         recovered = yield from exchange_features(
             self.shard, private.leaves, features, paper, step=self._release
         )
-        self._neighbour = on_leaves(recovered, paper, paper.recovery)
+        if isinstance(recovered, RecoveredFeatures):  # of the paper's own mechanism
+            recovered = on_leaves(recovered, paper, paper.recovery)
+        self._neighbour = recovered
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
         """Epochs `first` + 1 … `last`; `on_epoch` is called after each."""
@@ -349,6 +352,7 @@ class PaperTrainer:
             best_epoch=self.weights.best_epoch,
             exposed=exposure(self.config, ledger),
             kept=self.model.kept(),
+            warnings=_warnings(self._paper),
             guarantees=[],
         )
 
@@ -481,6 +485,16 @@ class PaperCoordinator:
         yield from ()
 
 
+def _warnings(paper: PaperSettings) -> list[str]:
+    """Return a warning about an ε that nothing checked."""
+    if not unchecked(paper):
+        return []
+    return [
+        f"ε = {paper.epsilon:g} of released features is unchecked: encoder {paper.encoder!r} "
+        "declares it, and no enumeration or proof of Lumos confirms it"
+    ]
+
+
 def exposure(config: Config, ledger: LedgerReport) -> str:
     """Return what the run gave away, in words, with the ledger's figures."""
     opened = [line for line in ledger.topics.values() if line.door == Door.OPEN]
@@ -501,7 +515,14 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
             "a negative sample, and each asker's gradient told the asked, non-neighbours too, the "
             "direction of the asker's own embedding."
         )
-    if settings_of(config).noisy:
+    paper = settings_of(config)
+    if paper.encoder != ONE_BIT:
+        sentences.append(
+            f"Features were released by encoder {paper.encoder!r}, the same message to all "
+            f"receivers: ε = {ledger.epsilon_collusion:g}{unchecked(paper)}. But since embeddings "
+            "of raw features are open, this ε protects little here."
+        )
+    elif paper.noisy:
         sentences.append(
             f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
             f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "

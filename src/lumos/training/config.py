@@ -95,6 +95,8 @@ COMMON: dict[str, type[Any]] = {
 """Groups of settings that every profile has."""
 PARTS = ("backbone", "model", "optimizer")
 """Settings that may be Python objects; files record their names."""
+PYTHON_ONLY = ("model", "optimizer", "projection", "device")
+"""Settings that no command has as options."""
 
 
 TRAIN_OPTIONS = (

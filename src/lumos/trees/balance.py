@@ -253,9 +253,10 @@ def _check_covered(
     if count:
         some = [divmod(int(edge), pieces[0].total) for edge in left[:1]]
         which = "".join(f", as the one between devices {one} and {other}" for one, other in some)
+        edges = "1 edge" if count == 1 else f"{count:,} edges"
         raise ProtocolError(
-            f"balancer {name!r} leaves {count:,} edge{"s" * (count > 1)} to neither end{which}; every edge needs "
-            "an end that keeps it"
+            f"balancer {name!r} leaves {edges} to neither end{which}; every edge needs an end that "
+            "keeps it"
         )
 
 

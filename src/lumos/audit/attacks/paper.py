@@ -47,7 +47,7 @@ from lumos.audit.table import AuditRow, CertifiedEpsilon, Mean, Proportion, find
 from lumos.device.randomness import PublicRandomness
 from lumos.exchange.messages import Batch
 from lumos.ldp import joined, read, recover
-from lumos.ldp.one_bit import RecoveredFeatures, Released
+from lumos.ldp.one_bit import ONE_BIT, RecoveredFeatures, Released
 from lumos.model.layers import EIGHTH, TreeGCN
 from lumos.model.tree_tensors import as_dense, project
 from lumos.paper.messages import on_leaves
@@ -270,8 +270,9 @@ def attack_leaf_features(scene: Scene) -> Iterator[AuditRow]:
 def attackable(recorded: Recorded) -> bool:
     """Return whether the network has the equations of `LeafEquations`: the default has."""
     model = recorded.config.model
-    trees = settings_of(recorded.config).virtual_nodes
-    return model.backbone == "gcn" and model.layers == 2 and trees
+    paper = settings_of(recorded.config)
+    ours = model.fast and paper.encoder == ONE_BIT
+    return ours and model.backbone == "gcn" and model.layers == 2 and paper.virtual_nodes
 
 
 def leaf_victims(
