@@ -79,6 +79,7 @@ echo "== tests that make test leaves out, and properties with more examples"
 (cd "$here/.." && LUMOS_EXAMPLES=500 pytest -q -n 2)
 (cd "$here/.." && python -m benchmarks.bench --full)
 python "$here/feature_scales.py" --out "$out/feature-scales.json"
+python "$here/own_layers.py" --out "$out/own-layers.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out"
 for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \

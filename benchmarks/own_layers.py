@@ -10,7 +10,6 @@ file has already is not run again.
 
 import argparse
 import json
-import resource
 import warnings
 from pathlib import Path
 from typing import Any
@@ -82,8 +81,6 @@ def record(run: Run) -> dict[str, Any]:
         "test_accuracy": run.metrics["test_accuracy"],
         "best_epoch": run.model.best_epoch,
         "weights": run.summary()["weights"],
-        "seconds_per_epoch": run.cost.seconds_per_epoch,
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
 
 

@@ -40,6 +40,7 @@ PAGES = (
     "docs/strict.md",
     "docs/howto/read-guarantees.md",
     "docs/audit.md",
+    "docs/howto/own-model.md",
 )
 """Files that have generated blocks or sentences."""
 TRADEOFF = "docs/figures/strict-tradeoff.svg"
@@ -430,6 +431,25 @@ def comparison_block(kept: Kept) -> str:
     return table(["accuracy, %", *sizes], rows)
 
 
+def own_layers_block(kept: Kept) -> str:
+    """Return the accuracies of layers and models of one's own beside GCN and GAT."""
+    cells: dict[str, dict[str, Any]] = kept.read("own-layers.json")["cells"]
+    given = {
+        "GCN": '`backbone="gcn"`',
+        "GAT": '`backbone="gat"`',
+        "GraphSAGE": "`backbone=SAGEConv, projection=16`",
+        "GIN": "`backbone=gin, projection=16`",
+        "own module": "`model=GatedTree, projection=16`",
+    }
+    rows = []
+    for name, words in given.items():
+        mine = [cell for key, cell in cells.items() if key.split("/")[0] == name]
+        scores = [100 * cell["test_accuracy"] for cell in mine]
+        spread = f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}"
+        rows.append([name, words, f"{spread} ({len(scores)})", f"{mine[0]['weights']:,}"])
+    return table(["network", "given as", "test accuracy, % (seeds)", "weights"], rows)
+
+
 BLOCKS: dict[str, Callable[[Kept], str]] = {
     "comparison": comparison_block,
     "results": results_block,
@@ -445,6 +465,7 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "guarantees": guarantees_block,
     "report": report_block,
     "labels": labels_block,
+    "own-layers": own_layers_block,
     "strict-facebook": lambda kept: table(
         strict_tables.CLASSIFY_HEADINGS,
         strict_tables.classify_rows(kept.read, strict_tables.FACEBOOK),
