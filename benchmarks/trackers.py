@@ -41,6 +41,9 @@ def mlflow_stored(folder: Path) -> str:
 def wandb_stored(folder: Path) -> str:
     """Find what Weights & Biases wrote of a run in its offline file."""
     trained = example("track_wandb.py", folder)
+    import wandb
+
+    wandb.teardown()  # the process that writes the file ends
     (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     content = file.read_bytes()
     for name in (b"run/seconds", b"test_accuracy", b"label_epsilon"):
