@@ -66,6 +66,18 @@ OTHERS = (
     Setting("300 devices, ε = 3", "strict-small.json", "label 3"),
     Setting("2 % of Facebook labelled, ε = 3", "strict-few-labels.json", "label 3"),
 )
+FRONTIER = {
+    "Facebook": "facebook",
+    "demo": "demo",
+    "Twitch ENGB": "twitch-ENGB",
+    "LastFM's structure": "lastfm",
+    "heterophilous": "heterophilous",
+    "dense Gaussian": "gaussian",
+    "300 devices": "small",
+}
+"""Graphs of the table before and after, by name, with their file of results."""
+BEFORE = "strict-before.json"
+"""Scores of the same runs when both ends used every edge, by graph, row and seed."""
 LINK_GRAPHS = {
     "Facebook": "strict-link-facebook.json",
     "Twitch ENGB": "strict-link-twitch-ENGB.json",
@@ -131,6 +143,54 @@ def classify_rows(read: Any, settings: Sequence[Setting]) -> list[list[str]]:
         ]
         rows.append([setting.name, spread(scores(cells), 2, 100), *means, str(len(cells))])
     return rows
+
+
+FRONTIER_HEADINGS = [
+    "graph, label ε",
+    "before: test, edge ε",
+    "now: test, edge ε",
+    "local model",
+    "control",
+    "LPGNN",
+    "LPGNN on Blink's edges, edge ε as ours",
+    "the same, edge ε = 16",
+    "seeds",
+]
+
+
+def frontier_rows(read: Any) -> list[list[str]]:
+    """Return scores and ε of an edge before and after, beside rivals with equal budgets."""
+    rows, before = [], read(BEFORE)
+    for name, graph in FRONTIER.items():
+        found = read(f"strict-{graph}.json")
+        for epsilon in (2, 3, 4):
+            now = found[f"label {epsilon}"]
+            old = before["graphs"][graph][f"label {epsilon}"]
+            edges = " / ".join(f"{one:g}" for one in next(iter(now.values()))["edges"])
+            rivals = [
+                f"LPGNN, label {epsilon}, features 8",
+                f"LPGNN on Blink's edges, label {epsilon}, edge strict",
+                f"LPGNN on Blink's edges, label {epsilon}, edge 16.0",
+            ]
+            rows.append(
+                [
+                    f"{name}, {epsilon}",
+                    f"{spread(list(old.values()), 2, 100)}, {before['edges']}",
+                    f"{spread(scores(now), 2, 100)}, {edges}",
+                    *(f"{100 * np.mean(scores(now, of)):.2f}" for of in ("own", "control")),
+                    *(_rival(found.get(row, {})) for row in rivals),
+                    str(len(now)),
+                ]
+            )
+    return rows
+
+
+def _rival(cells: Any) -> str:
+    """Return the mean score, and the share of edges that a server rebuilds."""
+    if not cells:
+        return NONE
+    mean, shares = f"{100 * np.mean(scores(cells)):.2f}", scores(cells, "recovered")
+    return f"{mean} (rebuilds {100 * np.mean(shares):.1f} %)" if shares else mean
 
 
 def link_rows(read: Any) -> list[list[str]]:

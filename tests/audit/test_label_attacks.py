@@ -263,6 +263,23 @@ def test_degrees_in_propagated_labels_are_found(
     assert below_median() > 0.95 > honest + 0.1
 
 
+def test_edges_are_rebuilt_where_messages_tell_the_community(graph: Graph) -> None:
+    """As many guesses as edges: all right where messages name cliques, at chance where constant."""
+    clique = np.repeat(np.arange(8), 20)
+    one, two = np.triu_indices(160, 1)
+    edges = np.stack([one, two], axis=1)[clique[one] == clique[two]]
+    none, same = np.full(160, -1), np.zeros(160, np.int64)
+    found = neighbours.rebuilt([none, clique], edges)
+    assert found.hits == pytest.approx(found.edges, rel=0.2)  # pairs of one device are counted too
+    for sent in ([none, same], [clique % 2 - 1, same]):
+        found = neighbours.rebuilt(sent, edges)
+        assert found.hits / found.edges == pytest.approx(found.edges / found.pairs, rel=0.3)
+    rows = attacked("reconstruction", graph).rows
+    ours, rival = (row.value for row in rows)
+    assert ours < 0.15
+    assert rival > 0.9
+
+
 def test_several_runs_with_an_account(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = scene_of(graph)
     rows = [

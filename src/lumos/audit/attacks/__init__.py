@@ -57,6 +57,7 @@ ATTACKS: Registry[Attack] = Registry(
         "canary": "lumos.audit.attacks.sums:attack_canary",
         "propagated-labels": "lumos.audit.attacks.neighbours:attack_propagated_label_ratio",
         "neighbourhood": "lumos.audit.attacks.neighbours:attack_neighbourhood",
+        "reconstruction": "lumos.audit.attacks.neighbours:attack_reconstruction",
         "answers": "lumos.audit.attacks.link_queries:attack_link_askers",
         "link-neighbours": "lumos.audit.attacks.link_training:attack_link_neighbours",
         "link-sums": "lumos.audit.attacks.link_training:attack_link_sums",

@@ -18,8 +18,15 @@ of v, or a random device? *One neighbour* knows the randomized label of w, *neig
 that w sent. Two attackers learn on one half of all (u, v), whose truth they are assumed to know: a
 likelihood ratio over all combinations of messages, and a small network; the better one counts. They
 are evaluated on the other half. Beside them stand the same attackers with u's own numbers only: its
-degree, or whether w is its own neighbour; these are among the inputs of both. No bound is claimed
-for degrees. An edge has one, but at an ε of 17 to 21 it allows nearly every AUC.
+degree, or whether w is its own neighbour; these are among the inputs of both. Everybody knows which
+end uses an edge (`uses_edge`), so that is an input too: of the edge u-v for degrees, of v-w for
+edges. No bound is claimed for degrees. An edge has one, but its ε allows nearly every AUC.
+
+**Reconstruction.** Whoever has all that all devices sent, but not who sent to whom, guesses which
+of all pairs are edges: as many as there are. It ranks pairs by how often their combination of
+messages is an edge among one half of the devices, which it knows, and is evaluated on the other
+half. Beside it stands the server of LPGNN on Blink's edges, which rebuilds the graph from noisy
+neighbour lists.
 
 **Several runs.** With an account a label is drawn once for life. Runs at several ε show draws of
 one chain, so whoever saw all of them knows what the largest ε tells: the cell that the last run
@@ -61,6 +68,9 @@ from lumos.audit.table import (
     Proportion,
     finding,
 )
+from lumos.baselines.blink import reconstructed
+from lumos.baselines.systems import BaselineSettings, ServerProblem
+from lumos.device.randomness import PublicRandomness
 from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.ldp.mechanisms import one_hot
@@ -69,7 +79,7 @@ from lumos.strict.classify.evidence import MessageCounts
 from lumos.strict.classify.stages import RANDOMIZED, ClassifySchedule
 from lumos.strict.messages import uses_edge
 from lumos.strict.settings import settings_of
-from lumos.training.guarantees import LABEL_REPLACED
+from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, LABEL_REPLACED
 from lumos.training.metrics import auc
 from lumos.training.problem import features_of
 from lumos.training.split import Role
@@ -365,16 +375,28 @@ class ReceivedMessages(NamedTuple):
     """From u to v."""
     other: list[Ints]
     """From w to a neighbour of w; the randomized label first."""
+    sender_uses: Ints
+    """1 where v is the user of its edge with u."""
+    asked_uses: Ints
+    """1 where v would be the user of an edge with w."""
 
     @staticmethod
     def of(sent: Sequence[Ints], pairs: NeighbourPairs) -> "ReceivedMessages":
-        """Pick the messages of pairs from [devices] values that were sent; -1 is none."""
+        """Pick the messages of pairs from [devices] values that were sent; -1 is none.
+
+        Whoever sent a randomized label, the first of `sent`, trains.
+        """
+        released, v = sent[0] >= 0, pairs.sender
+        sender_uses, asked_uses = (
+            uses_edge(v, to, released[v], released[to]).astype(np.int64)
+            for to in (pairs.attacker, pairs.other)
+        )
         every = [np.where(values < 0, values.max() + 1, values) for values in sent]
         sender, attacker, other = (
             [message[devices] for message in every]
             for devices in (pairs.sender, pairs.attacker, pairs.other)
         )
-        return ReceivedMessages(sender, attacker, other)
+        return ReceivedMessages(sender, attacker, other, sender_uses, asked_uses)
 
 
 class Question(NamedTuple):
@@ -404,7 +426,8 @@ def questions(pairs: NeighbourPairs, messages: ReceivedMessages) -> Iterator[Que
         ("≤ 5", pairs.degree <= 5),
         ("< median", pairs.degree < np.median(pairs.degree)),
     ):
-        yield Question(name, DEGREE, truth, paired, messages.sender, pairs.half, pairs.sender)
+        columns, first = ([messages.sender_uses, *some] for some in (paired, messages.sender))
+        yield Question(name, DEGREE, truth, columns, first, pairs.half, pairs.sender)
     both = [*messages.sender, *messages.attacker]
     for name, known in (
         ("edge, one neighbour", messages.other[:1]),
@@ -412,7 +435,10 @@ def questions(pairs: NeighbourPairs, messages: ReceivedMessages) -> Iterator[Que
     ):
         columns, first = (
             [column[pairs.usable] for column in some]
-            for some in ([*known, *both], [*known, *messages.sender])
+            for some in (
+                [messages.asked_uses, *known, *both],
+                [messages.asked_uses, *known, *messages.sender],
+            )
         )
         case = pairs.sender * (int(pairs.other.max()) + 1) + pairs.other
         here = pairs.usable
@@ -533,7 +559,7 @@ def attack_neighbourhood(scene: Scene) -> Iterator[AuditRow]:
             note=(
                 "It learns from one half of all pairs of neighbours. "
                 + (
-                    "The ε of an edge (17 to 21 at the defaults) bounds no AUC below 1."
+                    "The ε of an edge bounds no AUC below 0.98."
                     if is_edge
                     else "The interval counts devices, not pairs."
                 )
@@ -558,6 +584,93 @@ def sent_in(recorded: Recorded) -> list[Ints]:
         sent_values(recorded, "strict/symbol"),
         *(sent_values(recorded, "strict/opinion", number) for number in propagated_labels),
     ]
+
+
+class Rebuilt(NamedTuple):
+    """The result of guessing as many pairs as there are edges."""
+
+    hits: float
+    edges: int
+    pairs: float
+    """Number of all pairs."""
+
+
+def rebuilt(sent: Sequence[Ints], edges: Ints) -> Rebuilt:
+    """Guess the edges among one half of the devices from all that was sent; learn on the other.
+
+    Args:
+        sent: [devices] the randomized label, then each propagated label; -1 where none was sent.
+        edges: [edges, 2]
+    """
+    released = sent[0] >= 0
+    kind, kinds = np.zeros(len(released), np.int64), 1
+    for values in sent:
+        size = int(values.max()) + 2
+        if (kinds * size) ** 2 > MAX_COMBINATIONS:
+            break
+        kind, kinds = kind * size + values + 1, kinds * size
+    half = np.random.default_rng(0).random(len(kind)) < 0.5
+    found = []
+    for here in (half, ~half):
+        some = edges[here[edges].all(axis=1)]
+        uses = uses_edge(some[:, 0], some[:, 1], released[some[:, 0]], released[some[:, 1]])
+        user, other = np.where(uses, some.T, some.T[::-1])
+        linked = np.bincount(kind[user] * kinds + kind[other], minlength=kinds**2)
+        many = np.bincount(kind[here], minlength=kinds).astype(np.float64)
+        trains = np.zeros(kinds, np.bool_)
+        trains[kind[released]] = True
+        # Of two devices of one kind of role, the hash makes each the user of half of the pairs.
+        share = np.where(trains[:, None] == trains, 0.5, ~trains[:, None] * 1.0)
+        found.append((linked, (share * np.outer(many, many)).ravel()))
+    (learnt, known), (linked, pairs) = found
+    usual = learnt.sum() / max(1.0, known.sum())
+    order = np.argsort(-(learnt + PSEUDO_COUNT * usual) / (known + PSEUDO_COUNT), kind="stable")
+    reached = np.cumsum(pairs[order])
+    total = int(linked.sum())
+    before = np.maximum(total - (reached - pairs[order]), 0.0)
+    taken = np.minimum(1.0, before / np.maximum(pairs[order], 1e-9))
+    return Rebuilt(float((linked[order] * taken).sum()), total, float(pairs.sum()))
+
+
+RIVAL_EPSILON = 16.0
+"""ε of an edge of LPGNN on Blink's edges, its default."""
+
+
+@attack("reconstruction", "edges from all that was sent", "strict", "classify")
+def attack_reconstruction(scene: Scene) -> Iterator[AuditRow]:
+    """Yield the share of edges that are found among as many pairs as there are edges."""
+    recorded = scene.recorded("classify")
+    graph, edges = recorded.graph, recorded.graph.edge_list()
+    found = rebuilt(sent_in(recorded), edges)
+    cell = printed(recorded.run, EDGE_ADDED_OR_REMOVED, "validation devices")
+    yield finding(
+        "whoever has all messages without receivers",
+        f"share of all edges found; one edge: {spelled(cell)}",
+        "recall",
+        Proportion(found.hits, found.edges),
+        chance=(found.edges / max(1.0, found.pairs), "pairs at random"),
+        note="It guesses as many pairs as there are edges, and knows the edges of the other half.",
+    )
+    scene.say("LPGNN on Blink's edges")
+    settings = BaselineSettings(system="lpgnn-blink", edge_epsilon=RIVAL_EPSILON)
+    problem = ServerProblem(
+        graph=graph, roles=recorded.roles, split=None, public=PublicRandomness(0)
+    )
+    _, pairs, _ = reconstructed(problem, settings, "hard")
+    hits = np.isin(_edge_keys(edges, graph.devices), _edge_keys(pairs, graph.devices))
+    yield finding(
+        "server of LPGNN on Blink's edges, another system",
+        f"share of all edges that it rebuilds; one edge: {spelled((RIVAL_EPSILON, 0.0))}",
+        "recall",
+        Proportion(int(hits.sum()), len(edges)),
+        chance=(found.edges / max(1.0, found.pairs), "pairs at random"),
+        note=f"{100 * hits.sum() / max(1, len(pairs)):.1f} % of the pairs that it names are edges.",
+    )
+
+
+def _edge_keys(pairs: Ints, devices: int) -> Ints:
+    keys: Ints = pairs.min(axis=1) * devices + pairs.max(axis=1)
+    return keys
 
 
 # Several runs, and a new device that comes often.
