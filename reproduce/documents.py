@@ -474,6 +474,9 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
         strict_tables.CLASSIFY_HEADINGS,
         strict_tables.classify_rows(kept.read, strict_tables.OTHERS),
     ),
+    "strict-frontier": lambda kept: table(
+        strict_tables.FRONTIER_HEADINGS, strict_tables.frontier_rows(kept.read)
+    ),
     "strict-links": lambda kept: table(
         ["", *strict_tables.LINK_GRAPHS], strict_tables.link_rows(kept.read)
     ),

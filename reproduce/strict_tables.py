@@ -30,7 +30,7 @@ FACEBOOK = (
     _facebook("3; `--feature-epsilon 4`", "label 3, features 4"),
     _facebook("3; `--feature-epsilon 2`", "label 3, features 2"),
     _facebook("3; no propagated label", "label 3, propagated labels 0"),
-    _facebook("3; one propagated label", "label 3, propagated labels 1"),
+    _facebook("3; two propagated labels", "label 3, propagated labels 2"),
     _facebook("3; three propagated labels", "label 3, propagated labels 3"),
     _facebook("3; tree network, GCN", "label 3, tree network GCN"),
     _facebook("3; tree network, GAT", "label 3, tree network GAT"),
