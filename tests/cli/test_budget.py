@@ -70,13 +70,10 @@ def test_auto_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_defaults_are_those_of_the_profile() -> None:
     settings = PROFILES[STRICT].settings()
-    for name in (
-        "label_epsilon",
-        "mechanism",
-        "propagated_labels",
-        "propagated_epsilon",
-    ):
-        assert inspect.signature(budget).parameters[name].default == getattr(settings, name)
+    defaults = inspect.signature(budget).parameters
+    for name in ("label_epsilon", "mechanism", "propagated_epsilon"):
+        assert defaults[name].default == getattr(settings, name)
+    assert defaults["propagated_labels"].default == settings.num_propagated(2000, 6)
 
 
 def test_no_propagated_labels(capsys: pytest.CaptureFixture[str]) -> None:
