@@ -48,12 +48,15 @@ FACEBOOK: dict[str, Any] = {
     "classes": 4,
 }
 DEMO: dict[str, Any] = {"devices": 2_000, "training": 1_000, "validation": 500, "classes": 6}
+FEW: dict[str, Any] = {**FACEBOOK, "training": 449, "validation": 449}
 GUARANTEES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "default": (FACEBOOK, {}),
     "no propagated label": (FACEBOOK, {"propagated_labels": 0}),
     "tree network": (FACEBOOK, {"tree_network": True}),
     "demo": (DEMO, {}),
     "demo, one propagated label": (DEMO, {"propagated_labels": 1}),
+    "few labels": (FEW, {}),
+    "few labels, labelled devices only": (FEW, {"participation": "labelled"}),
 }
 """By name, public sizes of a graph and settings of strict classification whose guarantees the docs
 quote."""

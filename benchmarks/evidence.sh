@@ -82,6 +82,8 @@ python "$here/feature_scales.py" --out "$out/feature-scales.json"
 python "$here/own_layers.py" --out "$out/own-layers.json"
 (cd "$here/.." && python -m benchmarks.strict_leak)
 python "$here/strict_tradeoff.py" --out "$out"
+python "$here/learning_curves.py" --systems strict labelled lpgnn centralized --out "$out" \
+    --plot "$out/learning-curves.svg"
 for graph in "--graph demo" "--graph twitch-ENGB" "--graph lastfm --words" "--communities 100" \
     "--family heterophilous" "--family gaussian" "--family small" "--family few-labels"; do
     # shellcheck disable=SC2086

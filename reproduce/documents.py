@@ -10,13 +10,14 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks.strict_tradeoff import draw_committed
 
+from benchmarks import learning_curves
 from lumos.errors import InputError
 from lumos.evaluation.pool import plain_settings
 from lumos.storage import write_text
@@ -309,13 +310,19 @@ def weakest(row: Mapping[str, str]) -> str:
     return max(cells, key=lambda cell: float(re.findall(r"\d+(?:\.\d+)?", cell)[0]))
 
 
-def guarantees_block(kept: Kept) -> str:
+def guarantees_block(kept: Kept, settings: str = "default") -> str:
     """Return the guarantees of strict classification, by relation and role."""
     rows = [
         [cell.replace("1e-05", "1e-5").split(":")[0] for cell in row.values()]
-        for row in kept.guarantee_rows("default").values()
+        for row in kept.guarantee_rows(settings).values()
     ]
     return table(["relation", "training devices", "validation devices", "other devices"], rows)
+
+
+def learning_curves_block(kept: Kept) -> str:
+    """Return accuracies by share of training devices, for each graph."""
+    cells = kept.read("learning-curves.json")
+    return "\n".join(f"{name}:\n\n{learning_curves.table(cells, name)}\n" for name in cells)
 
 
 def report_block(kept: Kept) -> str:
@@ -463,6 +470,9 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "dense": dense_block,
     "dense-answer": dense_answer,
     "guarantees": guarantees_block,
+    "guarantees-few": partial(guarantees_block, settings="few labels"),
+    "guarantees-labelled": partial(guarantees_block, settings="few labels, labelled devices only"),
+    "learning-curves": learning_curves_block,
     "report": report_block,
     "labels": labels_block,
     "own-layers": own_layers_block,

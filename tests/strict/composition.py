@@ -14,19 +14,21 @@ from scipy.special import ndtr
 from tests.narrow import present
 
 from lumos.strict.classify.stages import (
+    AGREEMENT,
     COUNTS,
     ENCODER,
     EVIDENCE_WEIGHTS,
-    LOSS_NORM,
+    LAST_PROPAGATED,
+    PREDICTED,
     PROPAGATED,
     RANDOMIZED,
-    SCALE,
     SELECTION,
     TEMPERATURE,
     TREES,
     ClassifySchedule,
 )
 from lumos.strict.features import CENTRES, SIZES
+from lumos.training.split import Role
 
 DELTA = 1e-5
 """δ of the defaults."""
@@ -87,6 +89,39 @@ def honest_noise(schedule: ClassifySchedule, stage: str, step: int) -> float:
     return noise.share * math.sqrt(devices - absent)
 
 
+IN_SUMS: dict[Role, set[str]] = {
+    Role.TRAIN: {SIZES, CENTRES, COUNTS, ENCODER, RANDOMIZED},
+    Role.VALIDATION: {
+        RANDOMIZED,
+        PROPAGATED,
+        AGREEMENT,
+        PREDICTED,
+        LAST_PROPAGATED,
+        EVIDENCE_WEIGHTS,
+        TREES,
+        SELECTION,
+        TEMPERATURE,
+    },
+    Role.TEST: set(),
+}
+"""Who adds a vector in which stage (docs/strict-proofs.md), if all devices do not take part."""
+
+
+def mus(schedule: ClassifySchedule, role: Role, question: str, changes: int = 1) -> list[float]:
+    """μ of every sum of a device of some role, from noise and moves alone.
+
+    If all devices take part, those without a training label add shorter vectors to the encoder.
+    """
+    found = []
+    for stage, step in all_sums(schedule):
+        part = float(stage in IN_SUMS[role])
+        if stage == ENCODER and role != Role.TRAIN and schedule.all_take_part:
+            part = schedule.others_part
+        move = part * moves(schedule, stage)[question]
+        found.append(changes * move / honest_noise(schedule, stage, step))
+    return found
+
+
 def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
     """How far a vector moves, and by an edge the sum; written out for the default clip of 0.3.
 
@@ -97,16 +132,17 @@ def moves(schedule: ClassifySchedule, stage: str) -> dict[str, float]:
     others = 2.0 if schedule.strict.tree_network else 1.0
     far = {"norm": 0.3, "features": 0.6, "edge": 0.6}
     matrix = {"norm": 1.0, "features": 0.0, "edge": 0.25}
-    losses = {"norm": LOSS_NORM, "features": 2 * LOSS_NORM}
     every = math.sqrt(1 + 2 * others)
     return {
         SIZES: {"norm": 1.0, "features": math.sqrt(2), "edge": 0.0},
         CENTRES: {"norm": 1.0, "features": 2.0, "edge": 0.0},
         COUNTS: {"norm": 1.0, "features": math.sqrt(2), "edge": 0.0},
         ENCODER: {"norm": short, "features": cone * short, "edge": 0.0},
-        SCALE: {**losses, "edge": 0.0},
         RANDOMIZED: matrix,
         PROPAGATED: matrix,
+        AGREEMENT: {"norm": 1.0, "features": 0.0, "edge": 0.0},
+        PREDICTED: matrix,
+        LAST_PROPAGATED: matrix,
         EVIDENCE_WEIGHTS: far,
         TREES: far,
         SELECTION: {

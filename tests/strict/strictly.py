@@ -18,9 +18,11 @@ from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
 
-QUICK = {"profile": "strict", "encoder_epochs": 2, "epochs": 10}
-"""Settings of a run of a fraction of a second: 1 epoch of counts, 2 of the encoder, 1 of its scale,
-3 of matrices (with two propagated labels), 3 of evidence weights."""
+QUICK = {"profile": "strict", "participation": "labelled", "encoder_epochs": 2, "epochs": 10}
+"""Settings of a run of a fraction of a second: 1 epoch of counts, 3 of matrices (with two
+propagated labels), 2 of the encoder, 4 of evidence weights."""
+ALL_TAKE_PART = {"participation": "all", "propagated_labels": 2}
+"""Settings with which it also has 1 epoch of agreement and 1 more matrix, and 3 of weights."""
 
 
 def strict(graph: Any, **settings: Any) -> Run:

@@ -241,7 +241,7 @@ def test_an_edge_stays_within_the_account_of_its_ends(settings: dict[str, Any]) 
 
 
 def test_the_account_of_an_edge_of_training_devices_is_reached() -> None:
-    """Pairs that know only each other: both add a quarter to the same number of one sum."""
+    """Pairs that know only each other: the user of their edge adds a quarter to one sum."""
     devices = 80
     graph = Graph.from_edges(
         np.arange(devices).reshape(-1, 2),
@@ -252,8 +252,8 @@ def test_the_account_of_an_edge_of_training_devices_is_reached() -> None:
     roles = np.where(np.arange(devices) % 40 < 32, Role.TRAIN, Role.VALIDATION)
     shares, ends, _ = edge_shares(graph, roles, 0)
     pairs = (ends == Role.TRAIN).all(axis=1)
-    assert shares[pairs].max() > 0.999
-    assert shares.max() <= 1 + 1e-12  # reached exactly, but for the last digit of a float
+    assert shares[pairs].max() > 0.499  # of what two ends would add
+    assert shares.max() <= 1 + 1e-12
 
 
 def test_cells_are_the_account_of_the_audit() -> None:
@@ -267,7 +267,7 @@ def test_cells_are_the_account_of_the_audit() -> None:
         for about, question, times, messages in (
             ("features replaced", "features", 1, 0.0),
             ("contribution to the sums zeroed", "norm", 1, 0.0),
-            ("edge added or removed", "edge", 2, 16.0),
+            ("edge added or removed", "edge", 1, 4.0 * run.schedule.num_propagated),
         ):
             mu = times * run.schedule.mu(question, role)
             epsilon, delta = present(run.schedule.account(mu))

@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
-from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
+from tests.strict.composition import DELTA, epsilon_of, mus
 
-from lumos.strict.classify.stages import (
-    COUNTS,
-    ENCODER,
-    EVIDENCE_WEIGHTS,
-    PROPAGATED,
-    RANDOMIZED,
-    SCALE,
-    SELECTION,
-    TEMPERATURE,
-    TREES,
-    ClassifySchedule,
-)
-from lumos.strict.features import CENTRES, SIZES
+from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.guarantees import ROLES
 from lumos.strict.guarantees import classify_guarantees as guarantees
 from lumos.strict.guarantees import classify_reading as reading
@@ -36,11 +24,6 @@ EDGE = "edge added or removed"
 OTHER_EDGE = "edge replaced at one end"
 DEGREE = "degree"
 QUESTIONS = (LABEL, FEATURES, RECORD, PRESENCE, ABSENT, EDGE, OTHER_EDGE, DEGREE)
-IN_SUMS = {
-    TRAINING: (SIZES, CENTRES, COUNTS, ENCODER, RANDOMIZED),
-    VALIDATION: (SCALE, RANDOMIZED, PROPAGATED, EVIDENCE_WEIGHTS, TREES, SELECTION, TEMPERATURE),
-    OTHER: (),
-}
 NOISY: dict[str, dict[str, Any]] = {
     "defaults": {},
     "on a large graph": {"devices": 22_470, "training": 11_235, "validation": 5_617},
@@ -52,6 +35,8 @@ NOISY: dict[str, dict[str, Any]] = {
     "three propagated labels": {"propagated_labels": 3, "propagated_epsilon": 1.7},
     "tree network": {"tree_network": True},
     "digits": {"classes": 40, "label_epsilon": 2.0},
+    "all devices": {"participation": "all"},
+    "few labels": {"devices": 22_470, "training": 449, "validation": 449},
 }
 EXACT = ("none",)
 
@@ -70,14 +55,7 @@ def numbers(cell: str) -> tuple[float, float]:
 
 def sums(schedule: ClassifySchedule, role: str, question: str, changes: int = 1) -> float:
     """ε of all sums that a device of some role is in, from moves and noise alone."""
-    return epsilon_of(
-        (
-            changes * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
-            for stage, step in all_sums(schedule)
-            if stage in IN_SUMS[role]
-        ),
-        DELTA,
-    )
+    return epsilon_of(mus(schedule, ROLES[role], question, changes), DELTA)
 
 
 def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float]]:
@@ -89,9 +67,14 @@ def truth(schedule: ClassifySchedule, role: str) -> dict[str, tuple[float, float
         EDGE: (user + sums(schedule, role, "edge"), DELTA),
         OTHER_EDGE: (2 * user + sums(schedule, role, "edge", changes=2), DELTA),
     }
+    predicted = schedule.predicted_epsilon if schedule.all_take_part and role != TRAINING else 0.0
+    features = predicted + sums(schedule, role, "features")
     if role == OTHER:
-        return {question: (epsilon, 0.0) for question, (epsilon, _) in answers.items()}
-    features = sums(schedule, role, "features")
+        answers = {question: (epsilon, 0.0) for question, (epsilon, _) in answers.items()}
+        if schedule.all_take_part:
+            answers |= {FEATURES: (features, DELTA), RECORD: (features, DELTA)}
+            answers |= {PRESENCE: (sums(schedule, role, "norm"), DELTA)}
+        return answers
     answers |= {
         FEATURES: (features, DELTA),
         PRESENCE: (sums(schedule, role, "norm"), DELTA),
@@ -129,7 +112,7 @@ def test_no_cell_is_below_the_account(name: str) -> None:
             (EDGE, "edge", 1),
             (OTHER_EDGE, "edge", 2),
         ):
-            if role == OTHER and question in (FEATURES, PRESENCE):
+            if role == OTHER and question in (FEATURES, PRESENCE) and not schedule.all_take_part:
                 continue
             strict = schedule.strict
             messages = {EDGE: 1, OTHER_EDGE: 2}.get(question, 0)

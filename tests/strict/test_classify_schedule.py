@@ -7,18 +7,28 @@ from typing import Any
 import pytest
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
-from tests.strict.composition import DELTA, all_sums, epsilon_of, honest_noise, moves
+from tests.strict.composition import (
+    DELTA,
+    IN_SUMS,
+    all_sums,
+    epsilon_of,
+    honest_noise,
+    moves,
+    mus,
+)
 
 from lumos.errors import UsageError
 from lumos.secagg.noise import delta_of, mu_for
 from lumos.strict.classify.stages import (
+    AGREEMENT,
     CANDIDATES,
     COUNTS,
     ENCODER,
     EVIDENCE_WEIGHTS,
+    LAST_PROPAGATED,
+    PREDICTED,
     PROPAGATED,
     RANDOMIZED,
-    SCALE,
     SELECTION,
     TEMPERATURE,
     TREES,
@@ -31,30 +41,11 @@ from lumos.training.split import Role
 
 FACEBOOK: dict[str, Any] = {"devices": 22_470, "training": 11_235, "validation": 5_617}
 LAST = (SELECTION, TEMPERATURE)
-IN_SUMS = {
-    Role.TRAIN: {COUNTS, ENCODER, RANDOMIZED},
-    Role.VALIDATION: {
-        SCALE,
-        RANDOMIZED,
-        PROPAGATED,
-        EVIDENCE_WEIGHTS,
-        TREES,
-        SELECTION,
-        TEMPERATURE,
-    },
-    Role.TEST: set(),
-}
-"""Who adds a vector in which stage (docs/strict-proofs.md)."""
 
 
 def composed(schedule: ClassifySchedule, role: Role, question: str, ends: int = 1) -> float:
     """ε of all sums of a device of some role, from noise and moves alone."""
-    mus = [
-        ends * moves(schedule, stage)[question] / honest_noise(schedule, stage, step)
-        for stage, step in all_sums(schedule)
-        if stage in IN_SUMS[role]
-    ]
-    return epsilon_of(mus, DELTA)
+    return epsilon_of(mus(schedule, role, question, ends), DELTA)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -67,15 +58,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "few sums": {"encoder_epochs": 1, "epochs": 7},
     "few devices": {"devices": 40, "training": 20, "validation": 10},
     "digits": {"classes": 40},
+    "all devices": {"participation": "all"},
+    "all devices, signed": {"participation": "all", "signed": True, "tree_network": True},
+    "few labels": {"devices": 2000, "training": 100, "validation": 100, "classes": 6},
 }
 
 
 SHARES = {
     COUNTS: 0.06,
     ENCODER: 0.94,
-    SCALE: 0.10,
     RANDOMIZED: 0.018,
     PROPAGATED: 0.018,
+    AGREEMENT: 0.05,
+    PREDICTED: 0.018,
+    LAST_PROPAGATED: 0.018,
     EVIDENCE_WEIGHTS: 0.030,
     TREES: 0.030,
     SELECTION: 0.018,
@@ -96,9 +92,10 @@ def test_stages_cover_all_epochs_in_order(
         "encoder_epochs": encoder,
         "tree_network": trees,
     }
-    expected = {COUNTS: 1, ENCODER: encoder, SCALE: 1, RANDOMIZED: 1}
+    expected = {COUNTS: 1, RANDOMIZED: 1}
     expected |= {PROPAGATED: propagated_labels} if propagated_labels else {}
-    left = max(0, 2 - propagated_labels)  # the default number of epochs is for two of them
+    expected |= {ENCODER: encoder}
+    left = 1 + max(0, 2 - propagated_labels)  # default epochs are for two, and one sum more
     rest = {EVIDENCE_WEIGHTS: 40, TREES: 60 + left} if trees else {EVIDENCE_WEIGHTS: 40 + left}
     expected |= rest
     schedule = schedule_of(**given)
@@ -117,9 +114,9 @@ def test_stages_cover_all_epochs_in_order(
 
 
 def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
-    assert schedule_of(epochs=100)[EVIDENCE_WEIGHTS].num_sums == 79
+    assert schedule_of(epochs=100)[EVIDENCE_WEIGHTS].num_sums == 80
     trees = schedule_of(epochs=100, tree_network=True)
-    assert (trees[EVIDENCE_WEIGHTS].num_sums, trees[TREES].num_sums) == (40, 39)
+    assert (trees[EVIDENCE_WEIGHTS].num_sums, trees[TREES].num_sums) == (40, 40)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +124,15 @@ def test_epochs_that_are_left_belong_to_the_last_stage() -> None:
     [
         (
             {},
-            21,
-            "1 for counts, 16 for encoder, .* 2 for propagated_labels; got 21",
+            20,
+            "1 for counts, 1 for .* 2 for propagated_labels, 16 for encoder; got 20",
         ),
         (
             {"propagated_labels": 0, "encoder_epochs": 3},
-            6,
-            "3 for encoder, 1 for scale, .*; got 6",
+            5,
+            "1 for randomized_labels, 3 for encoder; got 5",
         ),
-        ({"tree_network": True}, 61, "2 for propagated_labels, 40 for evidence_weights; got 61"),
+        ({"tree_network": True}, 60, "16 for encoder, 40 for evidence_weights; got 60"),
     ],
 )
 def test_too_few_epochs_are_refused_with_the_reason(
@@ -170,12 +167,14 @@ def test_a_stage_has_its_share_of_the_budget(name: str) -> None:
     whole = mu_for(schedule.strict.feature_epsilon, DELTA)
     spent = dict.fromkeys(SHARES, 0.0)
     for stage, step in all_sums(schedule):
-        question = "features" if stage in (COUNTS, ENCODER, SCALE) else "edge"
+        question = {COUNTS: "features", ENCODER: "features", AGREEMENT: "norm"}.get(stage, "edge")
         move = moves(schedule, stage)[question]
         spent[stage] += (move / honest_noise(schedule, stage, step)) ** 2
+    growth = {100: 4.0, 200: 2.0, 10: 4.0}.get(schedule.validation, 1.0)  # of few devices
     for stage, share in SHARES.items():
         many = schedule[stage].num_sums
         expected = share * (many if stage == PROPAGATED else min(1, many))
+        expected *= 1.0 if stage in (COUNTS, ENCODER, AGREEMENT) else growth
         assert spent[stage] == pytest.approx(expected * whole**2, rel=1e-9)
     assert SHARES[COUNTS] + SHARES[ENCODER] == 1
 
@@ -210,7 +209,7 @@ def test_exact_sums_have_no_noise_and_no_account() -> None:
     assert schedule.mu("norm", Role.TRAIN) == 0
     for stage in (COUNTS, RANDOMIZED, PROPAGATED, SELECTION, TEMPERATURE):
         assert schedule[stage].clip == schedule_of()[stage].clip  # bounded without any clipping
-    for stage in (ENCODER, SCALE, EVIDENCE_WEIGHTS, TREES):
+    for stage in (ENCODER, EVIDENCE_WEIGHTS, TREES):
         assert schedule[stage].clip == math.inf
 
 
@@ -236,19 +235,19 @@ def test_an_edge_moves_the_vectors_of_two_devices(name: str) -> None:
     spent = present(schedule.account(mu))[0]
     assert spent == pytest.approx(largest, rel=2e-3)
     # Ends of two roles: their moves add up in the one sum that both are in.
-    mus = [
+    both = [
         sum(moves(schedule, stage)["edge"] * (stage in IN_SUMS[role]) for role in ends)
         / honest_noise(schedule, stage, step)
         for stage, step in all_sums(schedule)
     ]
-    assert epsilon_of(mus, DELTA) <= spent * (1 + 1e-3)
+    assert epsilon_of(both, DELTA) <= spent * (1 + 1e-3)
 
 
 def test_composition_is_the_closed_form() -> None:
     """The oracle itself, against the formula for one Gaussian mechanism."""
-    for mus in ([1.5], [0.3, 0.4, 1.2], [0.05] * 900):
-        mu = math.sqrt(sum(part**2 for part in mus))
-        assert delta_of(epsilon_of(mus, DELTA), mu) == pytest.approx(DELTA, rel=5e-3)
+    for parts in ([1.5], [0.3, 0.4, 1.2], [0.05] * 900):
+        mu = math.sqrt(sum(part**2 for part in parts))
+        assert delta_of(epsilon_of(parts, DELTA), mu) == pytest.approx(DELTA, rel=5e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
@@ -314,7 +313,7 @@ def test_many_validation_devices_get_by_with_less() -> None:
             for size in (1500, 6000)
         )
         assert many.sigma == pytest.approx(2 * few.sigma)
-    for stage in (COUNTS, ENCODER, SCALE):
+    for stage in (COUNTS, ENCODER):
         few, many = (
             present(schedule_of(devices=4 * size, validation=size)[stage].noise())
             for size in (1500, 6000)
@@ -329,6 +328,35 @@ def test_an_account_charges_both_ends_for_an_edge() -> None:
     for role in Role:
         assert schedule.charged_mu(role) == {**schedule.run_mu(role), "edge": mu}
     assert schedule.mu("edge", Role.TRAIN) < mu
+
+
+def test_all_devices_take_part_where_labels_are_few() -> None:
+    """A randomized label counts by its strength; nothing but public numbers decides."""
+
+    def taking_part(training: int, **given: Any) -> bool:
+        return schedule_of(**{"devices": 22_470, "training": training, **given}).all_take_part
+
+    assert [taking_part(number) for number in (449, 2247, 11_235)] == [True, True, False]
+    assert taking_part(1000, devices=2000, classes=6, label_epsilon=2.0)
+    assert not taking_part(1000, devices=2000, classes=6)
+    assert not taking_part(100_000, devices=1_000_000)  # a tenth, but many per class
+    assert taking_part(11_235, participation="all")
+    assert not taking_part(449, participation="labelled")
+    few: dict[str, Any] = {"devices": 22_470, "training": 449}
+    assert schedule_of(**few).num_propagated == 2
+    assert schedule_of(**few, participation="labelled").num_propagated == 1
+    assert schedule_of(**few, propagated_labels=1).num_propagated == 1
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("role", [Role.TRAIN, Role.VALIDATION, Role.TEST])
+def test_no_role_spends_more_on_its_features_than_it_may(name: str, role: Role) -> None:
+    """Predicted labels, pure, and all sums together; validation devices may spend all of it."""
+    schedule = schedule_of(**SETTINGS[name])
+    spent = composed(schedule, role, "features") + schedule.disclosed(role).predicted_labels
+    assert spent <= schedule.strict.feature_epsilon * (1 + 2e-3)
+    if schedule.all_take_part and role == Role.VALIDATION:
+        assert spent > 0.99 * schedule.strict.feature_epsilon
 
 
 def test_signed_features_cost_the_same_guarantee_more_noise() -> None:

@@ -59,7 +59,7 @@ def transcripts(
                 trainer._randomized_labels = draws.at(settings["label_epsilon"])[0]
             made.run(lambda trainer: trainer.release())
         trainer.matrices = [10 + 90 * np.eye(form.alphabet).ravel()]
-        made.run(lambda trainer: trainer.tell_propagated_label(1))
+        made.run(lambda trainer: trainer.tell_propagated_label(1, 1))
     return by_star(wire)
 
 

@@ -11,11 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
 from lumos.strict.classify.encoder import LOSS_LIMIT, LOSS_SCALE
-from lumos.strict.classify.evidence import (
-    EVIDENCE_WEIGHTS_RATE,
-    EVIDENCE_WEIGHTS_START,
-    EvidenceWeights,
-)
+from lumos.strict.classify.evidence import EVIDENCE_WEIGHTS_RATE, EvidenceWeights
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.training.trainer import Adam
 
@@ -38,7 +34,7 @@ def evidence_weights_of(
     schedule: ClassifySchedule, kinds: int
 ) -> tuple[EvidenceWeights, list[np.ndarray], np.ndarray]:
     own, *evidence = inputs(schedule, kinds)
-    start = EvidenceWeights.start(1 + kinds, schedule.classes)
+    start = np.concatenate([np.ones(1 + kinds), np.zeros(schedule.classes)])
     return (
         EvidenceWeights(own, evidence),
         [own, *evidence],
@@ -113,7 +109,7 @@ def test_updates_are_clipped() -> None:
 def test_any_division_into_shards_gives_the_same_bits() -> None:
     schedule = schedule_of()
     own, *evidence = inputs(schedule, 3)
-    weights = EvidenceWeights.start(4, 4)
+    weights = np.concatenate([np.ones(4), np.zeros(4)])
     values = randomness(3).integers(0, 4, DEVICES)
     whole = EvidenceWeights(own, evidence).update(
         weights, labels_of(schedule, values), np.arange(40), 0.3
@@ -144,7 +140,8 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
     mixed = (chances @ table).cumsum(axis=1)
     values = np.minimum((rng.random((devices, 1)) > mixed).sum(axis=1), form.alphabet - 1)
     labels, rows = labels_of(schedule, values), np.arange(devices)
-    adam = Adam(EvidenceWeights.start(3, schedule.classes), EVIDENCE_WEIGHTS_RATE)
+    start = np.concatenate([np.ones(3), np.zeros(schedule.classes)])
+    adam = Adam(start, EVIDENCE_WEIGHTS_RATE)
     for _ in range(60):
         adam.step(
             evidence_weights.update(adam.weights, labels, rows, math.inf).sum(axis=0)[:-1] / devices
@@ -156,10 +153,27 @@ def test_planted_weights_are_recovered_without_noise(settings: dict[str, Any]) -
 
 
 def test_the_start_has_a_weight_for_each_input_and_a_bias_for_each_class() -> None:
-    for kinds in range(1, 5):
-        start = EvidenceWeights.start(1 + kinds, 6)
-        assert start.tolist() == [*EVIDENCE_WEIGHTS_START[: 1 + kinds], *[0.0] * 6]
-        assert_allclose(start[0], 1)
+    for kinds in range(4):
+        given: dict[str, Any] = {"classes": 6, "propagated_labels": kinds}
+        start = schedule_of(**given).start_weights()
+        assert start.tolist() == [1.0, 1.0, *(0.7, 0.5, 0.4)[:kinds], *[0.0] * 6]
+    few = schedule_of(classes=6, propagated_labels=2, participation="all").start_weights()
+    assert few.tolist() == [1.0, 1.0, 0.7, 1.0, 0.5, *[0.0] * 6]  # predictions before the last
+
+
+def test_noise_alone_hardly_moves_the_weights() -> None:
+    """Adam makes steps of one size whatever the gradient is; beside known noise it must not."""
+    schedule = schedule_of(training=50, validation=50)
+    spread = schedule["evidence_weights"].spread() / schedule.validation
+    start = schedule.start_weights()
+    moved = []
+    for epsilon in (1e-8, schedule.weights_noise):
+        adam, rng = Adam(start, EVIDENCE_WEIGHTS_RATE, epsilon=epsilon), randomness(6)
+        for _ in range(schedule["evidence_weights"].num_sums):
+            adam.step(spread * rng.standard_normal(len(start)))
+        moved.append(float(np.sqrt(((adam.weights - start) ** 2).mean())))
+    assert moved[0] > 0.2  # the broken variant
+    assert moved[1] < 0.1
 
 
 def test_nobody_validates() -> None:

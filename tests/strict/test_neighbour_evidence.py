@@ -10,7 +10,13 @@ from tests.strict.classifying import DIGITS, labels_of, rounding, schedule_of
 
 from lumos.ldp.labels import LabelForm
 from lumos.strict.classify import evidence as neighbour_evidence
-from lumos.strict.classify.evidence import CONCENTRATION, LEAST, MessageCounts
+from lumos.strict.classify.evidence import (
+    CONCENTRATION,
+    LEAST,
+    MessageCounts,
+    SimpleMatrix,
+    shrunk_matrix,
+)
 from lumos.strict.classify.labels import NO_LABEL
 
 DEVICES = 30
@@ -71,7 +77,7 @@ def test_nobody_received_anything() -> None:
     form = schedule_of().label_form
     assert not counts.counts.any()
     assert not counts.matrix_vectors(labels_of(schedule_of(), [0, 1, NO_LABEL]), np.arange(2)).any()
-    assert_array_equal(counts.evidence(np.arange(16.0), form), np.zeros((3, 4)))
+    assert_array_equal(counts.evidence(np.arange(1.0, 17.0), form), np.zeros((3, 4)))
     assert MessageCounts(np.empty((0, 4)), np.empty(0, np.int64), 0).counts.shape == (0, 4)
 
 
@@ -190,13 +196,59 @@ def test_propagated_labels_may_have_another_alphabet_than_labels() -> None:
 
 
 def test_noise_below_zero_is_no_probability() -> None:
-    form = LabelForm(4, 1, 4)
+    for seed in range(20):
+        total = randomness(seed).normal(0, 100, (4, 4))
+        assert (total < 0).any()
+        matrix = shrunk_matrix(total, 100.0)
+        assert np.isfinite(matrix).all()
+        assert (matrix > 0).all()
+
+
+# Matrices of few devices are shrunk.
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("devices", [10, 300, 100_000])
+def test_a_matrix_keeps_what_noise_does_not_explain(shift: int, devices: int) -> None:
+    """Of many devices the whole matrix, of few the diagonal alone, of nothing nothing."""
+    chances = 0.1 + 0.6 * np.roll(np.eye(4), shift, axis=1)
+    errors = []
+    for seed in range(30):
+        total = devices / 4 * chances + randomness(seed).normal(0, 2, (4, 4))
+        matrix = shrunk_matrix(total, 2.0)
+        rows = matrix / matrix.sum(axis=1, keepdims=True)
+        raw = np.maximum(total, LEAST)
+        raw /= raw.sum(axis=1, keepdims=True)
+        errors.append([float(((each - chances) ** 2).sum()) for each in (rows, raw)])
+    shrunk, floored = np.mean(errors, axis=0)
+    assert shrunk < (1.1 if devices > 10 else 1.5) * floored
+    if devices == 100_000:
+        assert shrunk < 1e-4
+    if devices == 10:
+        flat = float(((0.25 - chances) ** 2).sum())
+        assert shrunk < 1.5 * flat  # raw noise would say anything
+    if devices == 300 and not shift:
+        assert shrunk < 0.5 * floored  # one parameter is enough
+
+
+def test_noise_alone_gives_little_evidence() -> None:
     counts, _ = received(4)
-    total = randomness(6).normal(0, 100, 16)
-    assert (total < 0).any()
-    floored = np.maximum(total, LEAST)
-    assert np.isfinite(counts.evidence(total, form)).all()
-    assert_array_equal(counts.evidence(total, form), counts.evidence(floored, form))
+    shrunk, raw = [], []
+    for seed in range(30):
+        total = 3 + randomness(seed).normal(0, 2, (4, 4))
+        form = LabelForm(4, 1, 4)
+        shrunk.append(np.abs(counts.evidence(shrunk_matrix(total, 2.0), form)).mean())
+        raw.append(np.abs(counts.evidence(np.maximum(total, LEAST), form)).mean())
+    assert np.mean(shrunk) < 0.35 * np.mean(raw)
+
+
+def test_homophily_of_messages_from_further_away_is_expected() -> None:
+    """Where a sum of few devices tells nothing, h is what it was expected to be."""
+    total = np.full((4, 4), 1.0) + 0.3 * np.eye(4)
+    assert SimpleMatrix.of(total, 2.0).same == pytest.approx(0, abs=1e-9)
+    assert SimpleMatrix.of(total, 2.0, 0.2).same == pytest.approx(0.2)
+    many = 1e4 * (0.1 + 0.6 * np.eye(4))
+    assert SimpleMatrix.of(many, 1.0, 0.2).same == pytest.approx(0.6, abs=0.01)
 
 
 # Homophily is learnt, not assumed.

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import gammaln, softmax
 from tests.narrow import present
 from tests.runs.running import listening
-from tests.strict.strictly import small, strict
+from tests.strict.strictly import ALL_TAKE_PART, small, strict
 
 from lumos import Graph, InputError
 from lumos.device.randomness import PublicRandomness
@@ -31,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "trees": {"tree_network": True, "epochs": 13},
     "digits": {"mechanism": "digits", "classes": 14},
     "words": {"graph": "demo:60"},
+    "all devices": ALL_TAKE_PART,
 }
 
 
@@ -83,7 +84,7 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
     row = row.astype(np.float64)
     row = row / max(np.linalg.norm(row), 1e-300) * weights["feature_weights"]
     row = row / max(np.linalg.norm(row), 1e-300)
-    own = float(weights["scale"]) * (row @ weights["encoder"][:-1] + 0.05 * weights["encoder"][-1])
+    own = row @ weights["encoder"][:-1] + 0.05 * weights["encoder"][-1]
     logits = own
     if int(weights["choice"]) == 1:
         randomized_labels = kept["released"][others]
@@ -95,7 +96,7 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
         logits = evidence_weights[0] * (own - own.mean()) + evidence_weights[1 + len(kinds) :]
         for kind, values in enumerate(kinds):
             counts = np.bincount(values, minlength=classes)
-            total = np.maximum(weights[f"matrix/{kind}"].reshape(classes, classes), 1)
+            total = weights[f"matrix/{kind}"].reshape(classes, classes)
             prior = CONCENTRATION * total / total.sum(axis=1, keepdims=True)
             evidence = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)
             logits = logits + evidence_weights[1 + kind] * (evidence - evidence.mean())

@@ -385,8 +385,8 @@ def test_rare_features_count_more_but_not_those_lost_in_noise() -> None:
     [
         {},
         {"signed": True},
-        {"label_epsilon": 1.0},
-        {"feature_epsilon": 1.0, "training": 37},
+        {"label_epsilon": 1.0, "participation": "labelled"},
+        {"feature_epsilon": 1.0, "training": 37, "participation": "labelled"},
         {"training": 10**6, "devices": 2 * 10**6},
         {"protect": "none"},
         {"encoder_epochs": 3},
@@ -397,9 +397,7 @@ def test_steps_follow_from_public_numbers(settings: dict[str, Any]) -> None:
     schedule = schedule_of(**settings)
     encoder = encoder_of(features("dense"), values(schedule), schedule)
     change = 2.0 if settings.get("signed") else math.sqrt(2)
-    longest = LONGEST
-    if settings.get("protect") != "none":
-        longest = min(LONGEST, RATE * schedule.whole_mu * schedule.training / change)
+    longest = min(LONGEST, RATE * schedule.whole_mu * schedule.training / change)
     length = longest * schedule.strength
     epochs = schedule.strict.encoder_epochs
     falling = [1 - step / epochs for step in range(epochs)]

@@ -397,7 +397,7 @@ def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
     for seed in range(2):
         run = ended(seed)
         assert run.dependence(Role.VALIDATION) < 0.035
-        assert run.dependence(Role.TRAIN) > 0.1
+        assert run.dependence(Role.TRAIN) > 0.045
         assert run.dependence(Role.TRAIN, ONE) < 0.035
 
 

@@ -82,11 +82,12 @@ def made(make: Any = started, **settings: Any) -> Any:
 def noise_of(aggregate: str, **settings: Any) -> np.ndarray:
     """The noise in the first sum of the encoder, in standard deviations."""
     run = made(aggregate=aggregate, devices=DEVICES if aggregate == "ideal" else 60, **settings)
-    epochs(run, 0, 1)
     trainer = run.trainers[0]
+    first = next(e for e in range(9) if trainer.schedule.place(e)[0].name == ENCODER)
+    epochs(run, 0, first)
     exact = trainer.encoder.update(each=False)
     with sums() as opened:
-        epochs(run, 1, 2)
+        epochs(run, first, first + 1)
     noise: np.ndarray = (opened[0][1] - exact) / trainer.schedule[ENCODER].noise(0).total
     return noise
 
@@ -142,7 +143,8 @@ def test_what_does_not_change_a_run_does_not_change_its_randomness(
 ) -> None:
     """The same seed gives the same run, with a control beside it and without."""
     settings: dict[str, Any] = {"task": task, "epochs": 10 if task == "link" else 8}
-    settings |= {"encoder_epochs": 2} if task == "classify" else {}
+    labelled = {"encoder_epochs": 2, "participation": "labelled"}
+    settings |= labelled if task == "classify" else {}
     one, two = (train(sixty, **settings, **more) for more in ({}, other))
     assert one.metrics == two.metrics
     assert one.model.weights.keys() == two.model.weights.keys()
@@ -176,6 +178,7 @@ SOMETHING_ELSE: dict[str, Any] = {
     "label_epsilon": 3.5,
     "mechanism": "krr",
     "lifetime_epsilon": 9.0,
+    "participation": "all",
     "tree_network": True,
     "encoder_epochs": 3,
     "clip": 0.4,

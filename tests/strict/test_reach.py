@@ -21,18 +21,14 @@ from lumos.strict.classify.evidence import (
     EvidenceWeights,
     MessageCounts,
     confidence_vectors,
-    loss_vectors,
     selection_vectors,
 )
 from lumos.strict.classify.stages import (
     COUNTS,
     ENCODER,
     EVIDENCE_WEIGHTS,
-    LOSS_NORM,
     PROPAGATED,
     RANDOMIZED,
-    SCALE,
-    SCALES,
     SELECTION,
     TEMPERATURE,
     TEMPERED,
@@ -139,6 +135,50 @@ def test_slopes_of_one_label_lie_in_one_cone() -> None:
             assert (slopes[:, ~agree] >= -1e-15).all()
 
 
+def others_at(rows: np.ndarray, schedule: ClassifySchedule, likelihood: np.ndarray) -> np.ndarray:
+    """Gradients of devices that have these features and no training label, at random weights."""
+    encoder = encoder_of(rows.astype(np.float32), np.full(len(rows), -1), schedule)
+    encoder.use_propagated_labels(np.tile(likelihood, (len(rows), 1)), 1.0)
+    encoder.weights = 3 * randomness(9).normal(size=encoder.weights.shape)
+    return encoder.update(each=True)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_gradients_by_a_propagated_label(signed: bool) -> None:
+    """A label that was sent takes the place of a label: the same cone, and a smaller norm."""
+    schedule = schedule_of(signed=signed, participation="all")
+    part = schedule.others_part
+    assert 0 < part < 1
+    limit = part * schedule[ENCODER].sensitivity.features
+    assert limit == pytest.approx((2 if signed else math.sqrt(2)) * part * 0.3 * schedule.strength)
+    rows, largest = random_rows(randomness(8), 80, signed=signed), 0.0
+    for accuracy in (0.3, 0.6, 0.9):
+        likelihood = np.full(4, (1 - accuracy) / 3)
+        likelihood[2] = accuracy
+        vectors = others_at(rows, schedule, likelihood)
+        assert max(squares(schedule, vectors)) <= square(part * schedule[ENCODER].sensitivity.norm)
+        largest = max(largest, farthest(schedule, vectors))
+    assert (0.85 if signed else 0.95) * limit < largest <= limit
+
+
+def test_a_full_correction_matrix_would_move_further() -> None:
+    """The broken variant: with three values in a column slopes leave their cone."""
+    schedule = schedule_of(participation="all")
+    limit = schedule.others_part * schedule[ENCODER].sensitivity.features
+    row = np.tile([1.0, 0, 0, 0, 0, 0], (2, 1))  # one direction, and weights that turn the slope
+    encoder = encoder_of(row.astype(np.float32), [-1, -1], schedule)
+    found = []
+    for likelihood in ([0.1, 0.1, 0.7, 0.1], [0.02, 0.3, 0.66, 0.02]):
+        encoder.use_propagated_labels(np.tile(likelihood, (2, 1)), 1.0)
+        vectors = []
+        for sure in (0, 2):  # the class that the weights are sure of
+            encoder.weights = np.zeros_like(encoder.weights)
+            encoder.weights[0, [sure, 1]] = 8.0
+            vectors.append(encoder.update(each=True)[0])
+        found.append(farthest(schedule, np.array(vectors)))
+    assert found[0] <= limit < 1.2 * limit < found[1]
+
+
 @pytest.mark.parametrize("signed", [False, True])
 def test_counts(signed: bool) -> None:
     """Sizes of features are never negative, so √2 also where features are."""
@@ -239,24 +279,7 @@ def test_selections_by_brute_force(form: str, trees: bool) -> None:
         assert (vector[0] + net).tolist() == [float(other) for other in agreed[1:]]
 
 
-# Losses and evidence weights.
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_losses(form: str) -> None:
-    schedule = schedule_of(**FORMS[form])
-    reach, rng = schedule[SCALE].sensitivity, randomness(4)
-    limit = schedule[SCALE].limit(len(SCALES))
-    labels = labels_of(schedule, np.zeros(90, np.int64))
-    sizes = np.repeat([0.0, 0.1, 1.0, 5.0, 50.0, 1e6], 15)
-    logits = sizes[:, None] * rng.normal(size=(90, schedule.classes))
-    vectors = loss_vectors(logits, SCALES, labels, np.arange(90), limit)
-    assert max(squares(schedule, vectors)) <= square(reach.norm) == square(LOSS_NORM)
-    # Losses of a label randomized at ε lie within ε of each other, whatever the logits.
-    wide = min(1.35 * reach.norm, 0.999 * schedule.strict.label_epsilon * math.sqrt(len(SCALES)))
-    assert wide < farthest(schedule, vectors) <= reach.features == 2 * reach.norm
-    assert reach.edge == 0
-    assert not vectors[:15].any()  # nothing known: no loss more or less than without knowledge
+# Confidences and evidence weights.
 
 
 def test_confidences() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.runs.running import listening
-from tests.strict.strictly import identical, run_with_wire, small, strict
+from tests.strict.strictly import ALL_TAKE_PART, identical, run_with_wire, small, strict
 
 from lumos.runs.run import Run
 from lumos.training.trainer import EpochEvent
@@ -20,6 +20,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "exact": {"protect": "none", "propagated_labels": 1, "shards": 3, "epochs": 7},
     "masked": {"aggregate": "secure", "shards": 2, "propagated_labels": 3, "epochs": 9},
     "digits": {"mechanism": "digits", "control": True, "epochs": 8},
+    "all devices": {**ALL_TAKE_PART, "shards": 2},
 }
 STAGES = {
     "default": [1, 2, 3, 4, 5, 6, 7, 8, 9],
@@ -28,6 +29,7 @@ STAGES = {
     "exact": [1, 3, 5, 6],
     "masked": [4, 6, 9],
     "digits": [4, 6, 8],
+    "all devices": [2, 3, 4, 5, 6, 7, 8, 9],
 }
 """Epochs after which a run is interrupted: around every change of stage."""
 

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 from tests.narrow import present
 from tests.runs.running import Wire
-from tests.strict.strictly import identical, run_with_wire, small, sums, the_same_randomness
+from tests.strict.strictly import (
+    ALL_TAKE_PART,
+    identical,
+    run_with_wire,
+    small,
+    sums,
+    the_same_randomness,
+)
 
 from lumos.runs.run import Run
 
@@ -24,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sizes": {"scaling": "size"},
     "words": {"graph": "demo:14"},
     "exact": {"protect": "none"},
+    "all devices": ALL_TAKE_PART,
 }
 
 

@@ -10,28 +10,43 @@ from lumos.strict.texts import texts
 from lumos.training.config import Config
 from lumos.training.profile import LOSS
 
-BEFORE = {"encoder": 2, "scale": 18, "randomized_labels": 19}
+BEGIN = {"randomized_labels": 2}
 
 
 @pytest.mark.parametrize(
     ("settings", "stages"),
     [
-        ({}, {**BEFORE, "propagated_labels": 20, "evidence_weights": 22}),
-        ({"propagated_labels": 0}, {**BEFORE, "evidence_weights": 20}),
-        ({"propagated_labels": 3}, {**BEFORE, "propagated_labels": 20, "evidence_weights": 23}),
+        ({}, {**BEGIN, "propagated_labels": 3, "encoder": 5, "evidence_weights": 21}),
+        ({"propagated_labels": 0}, {**BEGIN, "encoder": 3, "evidence_weights": 19}),
+        (
+            {"propagated_labels": 3},
+            {**BEGIN, "propagated_labels": 3, "encoder": 6, "evidence_weights": 22},
+        ),
+        (
+            {"participation": "all", "propagated_labels": 2},
+            {
+                **BEGIN,
+                "propagated_labels": 3,
+                "agreement": 4,
+                "encoder": 5,
+                "predicted_labels": 21,
+                "last_propagated_label": 22,
+                "evidence_weights": 23,
+            },
+        ),
         (
             {"tree_network": True},
-            {**BEFORE, "propagated_labels": 20, "evidence_weights": 22, "tree network": 62},
+            {
+                **BEGIN,
+                "propagated_labels": 3,
+                "encoder": 5,
+                "evidence_weights": 21,
+                "tree network": 61,
+            },
         ),
         (
             {"encoder_epochs": 3, "epochs": 10},
-            {
-                "encoder": 2,
-                "scale": 5,
-                "randomized_labels": 6,
-                "propagated_labels": 7,
-                "evidence_weights": 9,
-            },
+            {**BEGIN, "propagated_labels": 3, "encoder": 5, "evidence_weights": 8},
         ),
         ({"task": "link"}, {"products": 2, "whitening": 6, "random_marks": 7}),
         (
@@ -42,8 +57,7 @@ BEFORE = {"encoder": 2, "scale": 18, "randomized_labels": 19}
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:
-    """1 epoch of counts, 16 of the encoder, 1 of scale, 1 of randomized labels, 1 of each
-    propagated label."""
+    """1 epoch of counts, 1 of randomized labels, 1 of each propagated label, 16 of the encoder."""
     assert texts(Config.of(**settings)).stages == stages
 
 

@@ -85,6 +85,7 @@ OPTIONS: Mapping[str, Placed] = {
     "mechanism": Placed(PRIVACY),
     "propagated_labels": Placed(PRIVACY),
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
+    "participation": Placed(PRIVACY, "labelled: devices with a label; all: every device"),
     "protect": Placed(PRIVACY),
     "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
     "lifetime_epsilon": Placed(PRIVACY),

@@ -5,10 +5,11 @@ those of all its devices in one folder, as arrays. An account belongs to devices
 entries are found by the devices' original ids, so a graph may grow, shrink or change its order.
 
 **Charges.** A label is randomized once and repeated in every run. It costs the largest ε of its
-draws, and a changed label costs it again. Propagated labels (ε), sums (μ² for each question of a
-table of guarantees; Gaussian mechanisms compose by μ²) and score queries are new in every run. They
-are charged in every run, before its first message leaves, so a run that is aborted has paid too. A
-run that is resumed is not charged twice. Totals are never stored: they are the sum of the charges.
+draws, and a changed label costs it again. Propagated and predicted labels (ε), sums (μ² for each
+question of a table of guarantees; Gaussian mechanisms compose by μ²) and score queries are new in
+every run. They are charged in every run, before its first message leaves, so a run that is aborted
+has paid too. A run that is resumed is not charged twice. Totals are never stored: they are the sum
+of the charges.
 
 **Limits.** A charge that would exceed a limit of the owner is refused. Nothing is written then.
 
@@ -59,7 +60,7 @@ OWN = "this device"
 TOLERANCE = 1 + 1e-12
 """Factor by which rounded totals may exceed a limit."""
 
-LABELS, PROPAGATED = "labels", "propagated labels"
+LABELS, PROPAGATED, PREDICTED = "labels", "propagated labels", "predicted labels"
 """Kinds of charges in ε."""
 ASKED, ANSWERED, CALIBRATION = "queries asked", "queries answered", "queries of calibration"
 QUERIES = (ASKED, ANSWERED, CALIBRATION)
@@ -96,7 +97,8 @@ class AccountLimits:
     lifetime_propagated_epsilon: float = 64.0
     """Largest total ε of propagated labels."""
     lifetime_feature_epsilon: float = 31.0
-    """Largest total ε of sums at `delta`: for replacing the record, and for one of its edges."""
+    """Largest total ε of sums at `delta`: for replacing the record, and for one of its edges.
+    Predicted labels have the same limit by themselves."""
     delta: float = 1e-5
     """δ of all sums together."""
     score_queries: int = 16
@@ -136,6 +138,9 @@ class AccountLimits:
             self._simple("lifetime_epsilon", (LABELS,), "use an ε of earlier draws"),
             self._simple(
                 "lifetime_propagated_epsilon", (PROPAGATED,), "lower `propagated_epsilon`"
+            ),
+            self._simple(
+                "lifetime_feature_epsilon", (PREDICTED,), "use `participation='labelled'`"
             ),
             self._of_sums(RECORD),
             self._of_sums(EDGE),

@@ -18,6 +18,7 @@ import numpy as np
 
 from lumos.ldp.account import (
     LABELS,
+    PREDICTED,
     PROPAGATED,
     QUERIES,
     QUESTIONS,
@@ -48,6 +49,11 @@ def propagated_label_amounts(strict: StrictSettings, number: int) -> dict[str, f
     return {PROPAGATED: number * strict.propagated_epsilon}
 
 
+def predicted_label_amounts(epsilon: float) -> dict[str, float]:
+    """Return the charge for the predicted label that a device sends in a run."""
+    return {PREDICTED: epsilon}
+
+
 def sum_amounts(mu: Mapping[str, float]) -> dict[str, float]:
     """Return the charge for all sums of a run.
 
@@ -68,6 +74,8 @@ class Disclosed(NamedTuple):
     """μ of sums, by question."""
     answers: int = 0
     """Score queries about links."""
+    predicted_labels: float = 0.0
+    """ε of predicted labels."""
 
     @staticmethod
     def of_account(account: PrivacyAccount, group: Flags) -> "Disclosed":
@@ -83,6 +91,7 @@ class Disclosed(NamedTuple):
                 propagated_labels=largest(PROPAGATED),
                 mu={name: math.sqrt(largest(sums_about(name))) for name in QUESTIONS},
                 answers=int(largest(*QUERIES)),
+                predicted_labels=largest(PREDICTED),
             )
 
 

@@ -149,14 +149,16 @@ class _Relation(NamedTuple):
     """Number of randomized labels that count."""
     propagated: int = 0
     """Number of devices whose propagated labels count."""
+    predicted: int = 0
+    """Number of predicted labels that count."""
     changes: int = 1
     """Number of changes by which the sums move."""
 
 
 _RELATIONS = {
     LABEL_REPLACED: _Relation("", "not used", labels=1),
-    FEATURES_REPLACED: _Relation(FEATURES, "they never leave the device"),
-    RECORD_REPLACED: _Relation(RECORD, "it never leaves the device", labels=1),
+    FEATURES_REPLACED: _Relation(FEATURES, "they never leave the device", predicted=1),
+    RECORD_REPLACED: _Relation(RECORD, "it never leaves the device", labels=1, predicted=1),
     CONTRIBUTION_ZEROED: _Relation(NORM, "no vector in any sum"),
     DEVICE_ABSENT: None,
     EDGE_ADDED_OR_REMOVED: _Relation(EDGE, propagated=1),
@@ -196,6 +198,7 @@ def _classify_rows(schedule: ClassifySchedule, spent: Mapping[str, Disclosed]) -
 def _cell(schedule: ClassifySchedule, role: Role, spent: Disclosed, relation: _Relation) -> Cell:
     """Return ε of messages and (ε, δ) of sums, added up."""
     epsilon = relation.labels * spent.label + relation.propagated * spent.propagated_labels
+    epsilon += relation.predicted * spent.predicted_labels
     mu = relation.changes * spent.mu[relation.question] if relation.question else 0.0
     if relation.question == EDGE and spent.answers:
         return Cell(f"{NONE}: answers about links are about edges")
@@ -221,6 +224,7 @@ def _spent(schedule: ClassifySchedule, spent: Disclosed) -> str:
     parts += [f"propagated labels ε = {up(spent.propagated_labels)}"] * (
         spent.propagated_labels > 0
     )
+    parts += [f"predicted labels ε = {up(spent.predicted_labels)}"] * (spent.predicted_labels > 0)
     account = schedule.account(spent.mu[RECORD])
     if account is not None and spent.mu[RECORD]:
         parts.append(f"sums ({up(account[0])}, {account[1]:g})")

@@ -56,6 +56,14 @@ PROPAGATED_LABEL = Topic(
     "on what the sender received and not on its own data: ε for each of its edges, however many "
     "neighbours collude",
 )
+PREDICTED_LABEL = Topic(
+    name="strict/prediction",
+    door=Door.RELEASE,
+    shape=None,
+    common=True,
+    learns="every neighbour gets the same randomized class, which the sender's own features point "
+    "to: ε of its features, however many neighbours collude",
+)
 MARK = Topic(
     name="strict/colour",
     door=Door.RELEASE,
@@ -224,7 +232,7 @@ def drawn_propagated_labels(
     return mechanism.release(classes, np.stack(words, axis=1).astype(np.uint32))
 
 
-PURPOSE = "opinion"
+PURPOSE, PREDICTION = "opinion", "prediction"
 
 
 def propagated_labels(shard: Shard, evidence: Doubles, mechanism: Mechanism, number: int) -> Bytes:
@@ -247,14 +255,16 @@ def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:
     return chosen
 
 
-def randomized(shard: Shard, chosen: Ints, mechanism: Mechanism, number: int) -> Bytes:
-    """Return [hosted, bytes] propagated labels as they are sent.
+def randomized(
+    shard: Shard, chosen: Ints, mechanism: Mechanism, number: int, purpose: str = PURPOSE
+) -> Bytes:
+    """Return [hosted, bytes] propagated labels, or others, as they are sent.
 
     Randomness depends on who is left out: the propagated label may then be another one, and two
     releases with the same randomness would show by how much they differ.
     """
     absent = ",".join(map(str, sorted(shard.absent)))
-    purpose = f"{PURPOSE}/without {absent}" if absent else PURPOSE
+    purpose = f"{purpose}/without {absent}" if absent else purpose
     randomness = shard.randomness.words(
         np.arange(len(shard)), purpose, number, mechanism.randomness
     )

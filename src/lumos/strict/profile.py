@@ -29,7 +29,12 @@ from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of
 from lumos.ldp.account import CALIBRATION, PrivacyAccount
 from lumos.registry import part_name
-from lumos.strict.accounting import limits_of, propagated_label_amounts, sum_amounts
+from lumos.strict.accounting import (
+    limits_of,
+    predicted_label_amounts,
+    propagated_label_amounts,
+    sum_amounts,
+)
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import feature_form
 from lumos.strict.link.stages import LinkSchedule
@@ -111,10 +116,32 @@ _FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
 """Names and values of settings as they were when results were first stored."""
 
 _ADDED_LATER = frozenset(
-    {"lifetime_feature_epsilon", "scaling", "group", "model", "projection", "device", "optimizer"}
+    {
+        "lifetime_feature_epsilon",
+        "scaling",
+        "group",
+        "model",
+        "projection",
+        "device",
+        "optimizer",
+        "participation",
+    }
 )
 """Settings added after the first stored results, which do not change a run or enter the name
 otherwise."""
+
+
+def classify_schedule(problem: Problem, config: "Config") -> ClassifySchedule:
+    """Return everything public about a run of `classify`."""
+    return ClassifySchedule(
+        config=config,
+        devices=problem.facts.devices,
+        training=problem.training,
+        validation=problem.validation,
+        classes=problem.classes,
+        class_names=problem.facts.classes,
+        **feature_form(problem.facts, settings_of(config)),
+    )
 
 
 def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn: str = "") -> str:
@@ -129,8 +156,8 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
         settings = {name: settings[name] for name in settings.keys() - CLASSIFY_ONLY} | _LINK_NAME
     else:
         own = {name: settings[name] for name in settings.keys() - LINK_ONLY}
-        number = settings_of(config).num_propagated(problem.facts.devices, problem.classes)
-        settings = own | _CLASSIFY_NAME | {"propagated_labels": number}
+        schedule = classify_schedule(problem, config)
+        settings = own | _CLASSIFY_NAME | {"propagated_labels": schedule.num_propagated}
     simulation = problem.facts.simulation  # real devices draw their own randomness, of any name
     hashed = {
         _FROZEN_NAMES.get(name, name): _FROZEN_VALUES.get(value, value)
@@ -142,6 +169,8 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
     scaling = feature_form(problem.facts, settings_of(config))["scaling"]
     if scaling != "none":
         parts.append(f"features scaled by {scaling}")
+    if config.train.task != "link" and classify_schedule(problem, config).all_take_part:
+        parts.append("all devices take part")
     if problem.split:
         parts.append(f"split {problem.split}")
     if config.updates != UPDATES:
@@ -262,7 +291,7 @@ class StrictProfile:
         if config.train.task != "classify" or not problem.facts.labelled:
             return ""
         labels = np.asarray(problem.in_memory("account").labels)
-        schedule = self._classify_schedule(problem, config)
+        schedule = classify_schedule(problem, config)
         account = self._account(problem, config)
         return account.earlier_labels(schedule.label_form, labels, schedule.class_names)
 
@@ -282,7 +311,7 @@ class StrictProfile:
         schedule: ClassifySchedule | LinkSchedule
         trainer: Any
         if config.train.task == "classify":
-            schedule, trainer = self._classify_schedule(problem, config), StrictClassifier
+            schedule, trainer = classify_schedule(problem, config), StrictClassifier
         else:
             schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
         places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
@@ -318,17 +347,6 @@ class StrictProfile:
     def _link_schedule(self, facts: GraphFacts, config: "Config") -> LinkSchedule:
         form = feature_form(facts, settings_of(config))
         return LinkSchedule(config=config, devices=facts.devices, **form)
-
-    def _classify_schedule(self, problem: Problem, config: "Config") -> ClassifySchedule:
-        return ClassifySchedule(
-            config=config,
-            devices=problem.facts.devices,
-            training=problem.training,
-            validation=problem.validation,
-            classes=problem.classes,
-            class_names=problem.facts.classes,
-            **feature_form(problem.facts, settings_of(config)),
-        )
 
     def _account(self, problem: Problem, config: "Config", randomness: str = "") -> PrivacyAccount:
         """Return the account of a simulation that has one; `randomness` names the run."""
@@ -401,6 +419,9 @@ def _charge(account: PrivacyAccount, problem: Problem, schedule: Schedule) -> No
     if isinstance(schedule, ClassifySchedule):
         for role in Role:
             account.charge(sum_amounts(schedule.charged_mu(role)), hosted(role_is(role)))
+            predicted = schedule.disclosed(role).predicted_labels
+            if predicted:
+                account.charge(predicted_label_amounts(predicted), hosted(role_is(role)))
     else:
         amounts = {**sum_amounts(schedule.run_mu()), CALIBRATION: float(CALIBRATION_QUERIES)}
         account.charge(amounts, hosted(lambda part: np.ones(len(part.devices), np.bool_)))

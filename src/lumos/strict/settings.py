@@ -28,6 +28,7 @@ CALIBRATION_QUERIES = 2
 
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
+Participation = Literal["auto", "labelled", "all"]
 
 NOT_USED = frozenset({"pool", "activate_last", "model", "projection", "device", "optimizer"})
 """Settings of the model and its training that this profile does not have."""
@@ -45,6 +46,7 @@ CLASSIFY_ONLY = frozenset(
         "label_epsilon",
         "mechanism",
         "lifetime_epsilon",
+        "participation",
         "tree_network",
         "encoder_epochs",
         "clip",
@@ -97,11 +99,18 @@ class StrictSettings:
     propagated_labels: int | None = None
     """Number of propagated labels that a device sends to its neighbours, randomized and the same to
     all of them; 0 to 3. classify: the class that received messages point to; by default 1 from
-    2,000 devices per class on, otherwise 2. link: the random mark received most often, 3 by
-    default."""
+    2,000 devices per class on, otherwise 2, and one more if all devices take part. link: the random
+    mark received most often, 3 by default."""
     propagated_epsilon: float = 4.0
     """ε of one propagated label. It protects edges and degrees: a propagated label depends on the
     messages of the edges that a device uses, not on its own features or label."""
+    participation: Participation = "auto"
+    """Devices whose features are used in training. labelled: those of training and validation
+    devices; all: also those of devices without a label. Each then sends its neighbours one
+    randomized prediction of its own features, at half of feature_epsilon, and adds to the sums of
+    the local classifier, with its own propagated label in place of a label. auto: all if labels are
+    few; a randomized label of strength r counts as r² labels, and few are less than a fifth of
+    the devices and less than 1,000 per class (classify)."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on randomized and propagated labels, as one more
     candidate for the private model selection by validation devices (classify)."""
@@ -158,6 +167,7 @@ class StrictSettings:
     def __post_init__(self) -> None:
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
+        one_of("participation", self.participation, get_args(Participation))
         one_of("signs", self.signs, get_args(Signs))
         one_of("scaling", self.scaling, get_args(Scaling))
         for name in ("label_epsilon", "propagated_epsilon"):

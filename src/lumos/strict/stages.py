@@ -82,7 +82,7 @@ class Stage(ABC):
     loss: ClassVar[str] = ""
     """Description of the loss of its epochs; empty if they have none."""
     when: ClassVar[When] = When.EPOCHS
-    roles: ClassVar[frozenset[Role]] = frozenset(Role)
+    roles: frozenset[Role] = frozenset(Role)
     """Devices whose vectors are not zero."""
     share: ClassVar[float]
     """Share of all its sums together in the budget μ², for the change in `question`."""
@@ -129,6 +129,10 @@ class Stage(ABC):
     def width(self, features: int) -> int:
         """Return the number of elements of a sum, for `features` features."""
 
+    def part(self, role: Role) -> float:
+        """Return the largest norm of vectors of a role, as a share of that of all."""
+        return 1.0
+
     def budget(self, step: int) -> float:
         """Return the share of one sum in the budget μ²."""
         return self.share
@@ -158,13 +162,19 @@ class Stage(ABC):
         """Largest norm of one device's vector, as the noise assumes it."""
         return self.sensitivity.norm if self.schedule.noisy or self.bounded else math.inf
 
-    def limit(self, width: int) -> float:
+    def limit(self, width: int, part: float = 1.0) -> float:
         """Return the norm that vectors are clipped to, so that none exceeds `clip` when rounded.
+
+        Args:
+            part: share of `clip` that these vectors may have. If it is less than 1 and the rounding
+                error is larger, vectors are 0.
 
         Raises:
             UsageError: the rounding error is larger than `clip`.
         """
-        limit: float = self.clip - self.schedule.rounding_error(width)
+        limit: float = (part and part * self.clip) - self.schedule.rounding_error(width)
+        if part < 1:
+            return max(0.0, limit)
         if not limit > 0:
             raise UsageError(
                 f"`label_epsilon={self.schedule.strict.label_epsilon:g}` for "
@@ -390,12 +400,18 @@ class Schedule(ABC):
         """Return the total μ of a device of some role, for a field of `Sensitivity`."""
         square = 0.0
         for stage in self.stages_of(role):
-            change = getattr(stage.sensitivity, question)
+            part = stage.part(role) ** 2
             for step in range(stage.num_sums):
-                noise = stage.noise(step)
-                if noise is not None:
-                    square += (change / (noise.sigma * noise.clip)) ** 2
+                square += part * self.square(stage, question, step)
         return math.sqrt(square)
+
+    def square(self, stage: Stage, question: str, step: int) -> float:
+        """Return μ² of one sum, for a field of `Sensitivity`; 0 for exact sums."""
+        noise = stage.noise(step)
+        if noise is None:
+            return 0.0
+        change: float = getattr(stage.sensitivity, question)
+        return (change / (noise.sigma * noise.clip)) ** 2
 
     def run_mu(self, role: Role = Role.NOBODY) -> dict[str, float]:
         """Return the total μ of a device of some role by question; of both ends of an edge.

@@ -243,7 +243,18 @@ def described_stages(config: Config, sizes: RunSizes) -> list[SumStage]:
         signed = sizes.weights["weights"].size > sizes.features
         links = LinkSchedule(config=config, devices=sizes.devices, scaling=scaling, signed=signed)
         return links.described(sizes)
+    # The numbers that a default followed from are not known any more; what was learnt shows it.
+    kinds = sum(name.startswith("matrix/") for name in sizes.weights)
+    every = bool(sizes.weights["agreement"].size)
+    derived = dataclasses.replace(
+        settings_of(config),
+        propagated_labels=kinds - 1 - every,
+        participation="all" if every else "labelled",
+    )
     labels = ClassifySchedule(
-        config=config, devices=sizes.devices, classes=max(2, sizes.classes), scaling=scaling
+        config=dataclasses.replace(config, profile_settings=derived),
+        devices=sizes.devices,
+        classes=max(2, sizes.classes),
+        scaling=scaling,
     )
     return labels.described(sizes)

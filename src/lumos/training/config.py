@@ -118,6 +118,7 @@ TRAIN_OPTIONS = (
     "delta",
     "propagated_labels",
     "propagated_epsilon",
+    "participation",
     "epsilon",
     "scaling",
     "score_queries",
@@ -181,6 +182,7 @@ class RunSettings(TypedDict, total=False):
     mechanism: str
     propagated_labels: int
     propagated_epsilon: float
+    participation: Literal["auto", "labelled", "all"]
     tree_network: bool
     account: str | Path | None
     lifetime_epsilon: float

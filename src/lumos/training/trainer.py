@@ -53,9 +53,11 @@ class Adam:
     mean: Doubles = field(repr=False, default_factory=lambda: np.empty(0))
     square: Doubles = field(repr=False, default_factory=lambda: np.empty(0))
     steps: int = 0
+    epsilon: float = 1e-8
+    """Added to the root of the mean squared gradient: gradients that are small beside it make small
+    steps."""
 
     BETAS = (0.9, 0.999)
-    EPS = 1e-8
 
     def __post_init__(self) -> None:
         if not len(self.mean):
@@ -84,7 +86,7 @@ class Adam:
         self.steps += 1
         self.mean = first * self.mean + (1 - first) * gradient
         self.square = second * self.square + (1 - second) * gradient**2
-        root = np.sqrt(self.square / (1 - second**self.steps)) + self.EPS
+        root = np.sqrt(self.square / (1 - second**self.steps)) + self.epsilon
         self.weights = self.weights - self.rate / (1 - first**self.steps) * self.mean / root
 
 

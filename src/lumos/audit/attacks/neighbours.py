@@ -40,6 +40,7 @@ does not depend on it.
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -76,7 +77,12 @@ from lumos.graph import Graph
 from lumos.ldp.mechanisms import one_hot
 from lumos.runs.predict import NewDevice, predict_new_devices
 from lumos.strict.classify.evidence import MessageCounts
-from lumos.strict.classify.stages import RANDOMIZED, ClassifySchedule
+from lumos.strict.classify.stages import (
+    ClassifySchedule,
+    PredictedLabels,
+    PropagatedLabels,
+    RandomizedLabels,
+)
 from lumos.strict.messages import uses_edge
 from lumos.strict.settings import settings_of
 from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, LABEL_REPLACED
@@ -121,6 +127,8 @@ def public_schedule(recorded: Recorded) -> ClassifySchedule:
     return ClassifySchedule(
         config=recorded.config,
         devices=recorded.graph.devices,
+        training=int((recorded.roles == Role.TRAIN).sum()),
+        validation=int((recorded.roles == Role.VALIDATION).sum()),
         classes=recorded.graph.class_count,
     )
 
@@ -293,27 +301,39 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
 
 def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]:
     """Return [devices, k] the evidence of each propagated label, from messages and opened sums."""
-    graph, tape = recorded.graph, recorded.tape
-    form, mechanism = schedule.label_form, schedule.propagated_label_mechanism
-    sums = opened_sums(recorded)
-    after = [stage.name for stage, _ in schedule.sums[::-1]].index(RANDOMIZED)
-    first = len(sums) - 1 - after
+    graph, form = recorded.graph, schedule.label_form
+    sums = dict(zip(schedule.sums, opened_sums(recorded)[-len(schedule.sums) :], strict=True))
+    totals = [sums[place] for place in schedule.messages]
+    trains = recorded.roles == Role.TRAIN
     evidence = np.zeros((graph.devices, schedule.classes))
     found = []
-    trains = recorded.roles == Role.TRAIN
-    for kind in range(schedule.num_propagated):
-        if kind == 0:
-            (batch,) = tape.messages("strict/symbol")
-            support = one_hot(batch.body[:, : form.width], form.alphabet)
-        else:
-            batch = tape.messages("strict/opinion")[kind - 1]
-            support = mechanism.read(batch.body[:, : mechanism.width])
-        receiver, sender = batch.receiver, batch.sender
+    for kind, (stage, step) in enumerate(schedule.messages):
+        if isinstance(stage, PropagatedLabels):
+            found.append(evidence)
+        receiver, sender, support = _received(recorded, schedule, stage, step)
         used = uses_edge(receiver, sender, trains[receiver], trains[sender])
         counts = MessageCounts(support[used], receiver[used], graph.devices)
-        evidence = evidence + counts.evidence(sums[first + kind], schedule.label_form)
-        found.append(evidence)
+        evidence = evidence + counts.evidence(schedule.matrix(kind, totals), form)
     return found
+
+
+def _received(
+    recorded: Recorded, schedule: ClassifySchedule, stage: RandomizedLabels, step: int
+) -> tuple[Ints, Ints, Doubles]:
+    """Return receivers, senders and values of the messages of one kind."""
+    if isinstance(stage, PropagatedLabels):
+        batch = recorded.tape.messages("strict/opinion")[stage.number(step) - 1]
+        mechanism = schedule.propagated_label_mechanism
+        read, width = mechanism.read, mechanism.width
+    elif isinstance(stage, PredictedLabels):
+        (batch,) = recorded.tape.messages("strict/prediction")
+        mechanism = schedule.predicted_label_mechanism
+        read, width = mechanism.read, mechanism.width
+    else:
+        (batch,) = recorded.tape.messages("strict/symbol")
+        form = schedule.label_form
+        read, width = partial(one_hot, limit=form.alphabet), form.width
+    return batch.receiver, batch.sender, read(batch.body[:, :width])
 
 
 def intended(evidence: Doubles) -> Ints:
@@ -708,15 +728,18 @@ def attack_repeated_releases(scene: Scene) -> Iterator[AuditRow]:
     yield new_device_row(scene)
 
 
+SHORT = 10
+"""Epochs that are enough for all messages."""
+
+
 def short(scene: Scene, number: int, **changes: Any) -> Recorded:
     """Record a short run in which all randomized labels are sent.
 
     Every number is another run: a clip that is larger by a thousandth gives it randomness of its
     own, and nothing else. The same devices train, as in a federation that trains again.
     """
-    wanted, graph = settings_of(scene.config("classify")), scene.graph
-    few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1}
-    few["epochs"] = 1 + 1 + 2 + wanted.num_propagated(graph.devices, graph.class_count) + 1
+    wanted = settings_of(scene.config("classify"))
+    few: dict[str, Any] = {"tree_network": False, "encoder_epochs": 1, "epochs": SHORT}
     few["clip"] = wanted.clip * (1 + (1 + number) / 1000)
     return scene.record(scene.graph, "classify", keep=without_masked_vectors, **{**few, **changes})
 

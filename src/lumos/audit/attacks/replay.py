@@ -30,6 +30,7 @@ from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.classify.trainer import ONE, StrictClassifier
 from lumos.strict.features import OuterVectors
+from lumos.strict.messages import propagated_labels
 from lumos.strict.stages import Stage
 from lumos.strict.sums import NoisySums, Update
 from lumos.training.config import Config
@@ -50,6 +51,8 @@ class Seen(NamedTuple):
     """[devices] -1 where a device sent no randomized label."""
     propagated_labels: Sequence[Bytes]
     """For each propagated label [devices, bytes]."""
+    predicted_labels: Bytes
+    """[devices, bytes]; no bytes if no device sent one."""
 
 
 def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
@@ -58,13 +61,15 @@ def seen_on(tape: Tape, schedule: ClassifySchedule, devices: int) -> Seen:
     randomized_labels = np.full(devices, -1)
     randomized_labels[senders] = schedule.label_form.values(bodies[senders])
     numbers = range(schedule.num_propagated)
-    propagated_labels = [
-        sent_messages(tape, "strict/opinion", devices, number)[0] for number in numbers
-    ]
+    sent = [sent_messages(tape, "strict/opinion", devices, number)[0] for number in numbers]
+    predicted_labels = np.empty((devices, 0), np.uint8)
+    if schedule.all_take_part:
+        predicted_labels = sent_messages(tape, "strict/prediction", devices)[0]
     return Seen(
         opened_on(tape, FixedPoint.of(schedule.config.updates, devices)),
         randomized_labels,
-        propagated_labels,
+        sent,
+        predicted_labels,
     )
 
 
@@ -92,6 +97,8 @@ class Transcript:
     noises: list[Noise | None] = field(repr=False)
     evidence: list[Doubles] = field(repr=False)
     """[devices, k] the evidence behind each propagated label."""
+    predictions: Ints = field(repr=False)
+    """[devices] the class behind each predicted label; empty without them."""
     rows: Any = field(repr=False)
     """[devices, d] features as the encoder uses them, weighted by the counts."""
 
@@ -142,12 +149,14 @@ class ReplayedClassifier(StrictClassifier):
         labels: NoisyLabels | None,
     ) -> None:
         super().__init__(shard, endpoint, private, schedule)
+        self._own_draws = labels is None
         self.labels = self.labels if labels is None else labels
         self._randomized_labels = seen.randomized_labels
         self._seen = seen
         self.given = self.sums = GivenSums(shard, endpoint, schedule.config, seen.totals)
         self.parts: list[Summands] = []
         self.evidence: list[Doubles] = []
+        self.predictions: Ints = np.empty(0, np.int64)
 
     def whole(self) -> Program[None]:
         """Run all parts of a training."""
@@ -159,11 +168,23 @@ class ReplayedClassifier(StrictClassifier):
         """Return [devices, d] features as the encoder uses them."""
         return self.encoder.rows
 
-    def tell_propagated_label(self, number: int) -> Program[None]:
+    def tell_propagated_label(self, number: int, kind: int) -> Program[None]:
+        """Send what was sent in the recording; devices without neighbours draw theirs again."""
+        evidence = np.sum(self._evidence(kind, ONE), axis=0)
+        self.evidence.append(evidence)
+        sent = self._seen.propagated_labels[number - 1]
+        if self._own_draws:
+            alone = self.shard.degree == 0
+            mechanism = self.schedule.propagated_label_mechanism
+            sent[alone] = propagated_labels(self.shard, evidence, mechanism, number)[alone]
+        self._sent = [*self._sent[: number - 1], sent]
+        yield from self._exchange_propagated_labels(number, kind, None)
+
+    def tell_predicted_label(self, kind: int) -> Program[None]:
         """Send what was sent in the recording."""
-        self.evidence.append(np.sum(self._evidence(number, ONE), axis=0))
-        self._sent = list(self._seen.propagated_labels[:number])
-        yield from self._exchange_propagated_labels(number, None)
+        self.predictions = self._own().argmax(axis=1)
+        self._predicted = self._seen.predicted_labels
+        yield from self._exchange_predicted_labels(kind, None)
 
     def _sum(self, stage: Stage, step: int, randomness: int) -> Program[Doubles]:
         vectors = stage.vectors(self)
@@ -238,6 +259,7 @@ def _replayed(
         parts=trainer.parts,
         sums=trainer.given.added,
         noises=trainer.given.noises,
+        predictions=trainer.predictions,
         evidence=trainer.evidence,
         rows=trainer.weighted_rows(),
     )

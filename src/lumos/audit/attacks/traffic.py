@@ -37,6 +37,7 @@ AMONG_NEIGHBOURS = (
     "train/leaf",
     "strict/symbol",
     "strict/opinion",
+    "strict/prediction",
     "strict/colour",
 )
 """Topics on which devices talk to their neighbours and to nobody else."""

@@ -358,6 +358,21 @@ def feature_rows(
             right=log_likelihood(run, others[name])[here] < 0,
             cases=independent_cases(run, others[name], here),
             what=f"features of one of the {column}: its own, or {name} (the worst of three)",
+            messages=run.schedule.disclosed(role).predicted_labels,
+        )
+    if len(run.predictions):
+        ratios = [predicted_label_ratios(run, other) for other in others.values()]
+        yield finding(
+            "all neighbours of a device",
+            "features: its own, or others, from its predicted label, largest log-likelihood ratio",
+            "ε",
+            Exactly(float(np.abs(ratios).max(initial=0)), len(run.roles)),
+            bound=(
+                run.schedule.predicted_epsilon,
+                f"ε of features by a predicted label: {run.schedule.predicted_epsilon:g}",
+            ),
+            knows_mechanism=True,
+            note="Computed from what devices predicted and sent.",
         )
 
 
@@ -418,7 +433,7 @@ def _rows(
     if cell is not None and cell[1]:
         largest = mu_for(cell[0] - messages, cell[1])
         where = f"{about}, {column}, {spelled(cell)}"
-        where += f", less ε = {messages:g} by propagated labels" * (messages > 0)
+        where += f", less ε = {messages:g} by messages" * (messages > 0)
         mu_bound = largest, f"μ of {where}"
         guess_bound = float(ndtr(largest / 2)), f"Φ(μ/2) of {where}"
     yield finding(
@@ -477,6 +492,18 @@ def propagated_label_ratios(run: Transcript, without: Transcript, edges: Ints) -
         found += with_edge - without_edge
     found[run.graph.degrees == 0] = 0  # they send nothing
     ratios: Doubles = found[edges].sum(axis=1)
+    return ratios
+
+
+def predicted_label_ratios(run: Transcript, other: Transcript) -> Doubles:
+    """Return [senders] the log ratio of the probabilities of predicted labels with own features to
+    those with others."""
+    form = LabelForm.of(run.schedule.predicted_label_mechanism)
+    table = form.table(run.schedule.predicted_epsilon)
+    sends = (run.seen.randomized_labels < 0) & (run.graph.degrees > 0)
+    value = form.values(run.seen.predicted_labels[sends])
+    own, others = (np.log(table[some.predictions[sends], value]) for some in (run, other))
+    ratios: Doubles = own - others
     return ratios
 
 

@@ -8,6 +8,13 @@ clipped gradients get through in a dozen.
 max(count, 3·noise)^-0.375, so that rare ones count more, but not those that are lost in noise.
 **Bias.** A column of 0.05: a column of 1 beside a row of norm 1 would spend half of the squared
 sensitivity on k numbers.
+**Mean row.** Rows with many features have a large part in common, along which the loss is far more
+curved than elsewhere: steps would overshoot there, and undo each other. Classes do not differ in
+it. So gradients are used without their part along the mean row, which the counts tell.
+**All devices.** Where few devices train (`participation`), the others add gradients too: each for
+the propagated label that it has sent, corrected for how often these are right. It is public what
+was sent, so this costs an edge nothing further. Features have equal weights then: rare ones would
+be lost in noise.
 **Rate.** The length of all steps together is RATE · r · μ · n / change: then the noise that ends up
 in a weight is about the same for any number of devices n and any budget μ, so one setting serves
 all graphs. `LONGEST` bounds it for large federations and for exact sums.
@@ -21,7 +28,7 @@ from scipy.sparse import issparse
 
 from lumos.ldp.bounds import unit_rows
 from lumos.secagg.noise import clip_factors
-from lumos.strict.classify.labels import NoisyLabels
+from lumos.strict.classify.labels import NoisyLabels, forward_slopes
 from lumos.strict.features import FeatureRows, OuterVectors, dense, row_products, row_sums, within
 from lumos.typing import Arrays, Doubles, Ints
 
@@ -46,7 +53,7 @@ class Encoder:
     """The hosted devices' part in training the encoder.
 
     Args:
-        rows: the devices' features, of norm 1.
+        rows: the devices' features, of norm 1, and who trains.
         labels: the devices' randomized labels.
         schedule: everything public.
         rounded: rounds one device's numbers as a sum does.
@@ -66,6 +73,15 @@ class Encoder:
         self.classes = schedule.classes
         self.feature_weights = np.ones(rows.width)
         """[d]"""
+        self.mean_sizes = np.zeros(rows.width)
+        """[d] mean sizes in unit rows of the features above the noise of their counts, else 0."""
+        others = np.ones(rows.all.shape[0], np.bool_)
+        others[rows.train] = False
+        self._others = np.flatnonzero(others & schedule.all_take_part)
+        self._likelihood = np.ones((len(self._others), self.classes))
+        """[others, k] of the propagated label that a device without a training label sent."""
+        self._part = 0.0
+        """Norm of its vectors, as a share of that of a training device."""
         self.weights = np.zeros((rows.width + 1, self.classes))
         """[d + 1, k] with the bias in the last row."""
         self.velocity = np.zeros_like(self.weights)
@@ -87,10 +103,25 @@ class Encoder:
             weighted = rows * weights
         self.rows: Any = unit_rows(weighted)
         """[hosted, d] weighted features of norm 1."""
-        self._training: Any = self.rows[self._base.train]
-        exact = self._training.astype(np.float64)
+        self._adding: Any = self.rows[self.adding]
+        exact = self._adding.astype(np.float64)
         squares = exact.power(2) if sparse else exact**2
         self._squares = np.asarray(squares.sum(axis=1)).ravel() + BIAS**2
+
+    @property
+    def adding(self) -> Ints:
+        """Positions of the devices that add gradients: those that train come first."""
+        return np.concatenate([self._base.train, self._others])
+
+    def use_propagated_labels(self, likelihood: Doubles, strength: float) -> None:
+        """Let devices without a training label use the propagated label that they have sent.
+
+        Args:
+            likelihood: [hosted, k] of that label given each class, with two values in a row.
+            strength: r = p - q of it; a device's vector shrinks by it, as with a randomized label.
+        """
+        self._likelihood = likelihood[self._others]
+        self._part = min(self._schedule.others_part, strength / self._schedule.strength)
 
     def logits(self) -> Doubles:
         """Return [hosted, k] logits."""
@@ -111,26 +142,23 @@ class Encoder:
         return total
 
     def learn_counts(self, total: Doubles) -> None:
-        """Weight the features by a sum of counts."""
-        noise = self._schedule["counts"].noise()
+        """Weight the features by a sum of counts, and remember their mean sizes."""
+        schedule = self._schedule
+        noise = schedule["counts"].noise()
         least = max(1e-6, RARE * noise.total) if noise is not None else 1.0
-        self.feature_weights = np.maximum(total, least) ** -DAMPING
+        if not schedule.all_take_part:
+            self.feature_weights = np.maximum(total, least) ** -DAMPING
+        sizes = np.where(total > least, total, 0.0) / max(1, schedule.training)
+        self.mean_sizes = np.minimum(sizes, 1.0)
         self._use_weights()
 
     def largest_feature(self) -> float:
         """Return the mean size of the largest feature in unit rows, from the noisy counts."""
-        return float(self._mean_sizes().max(initial=0.0))
+        return float(self.mean_sizes.max(initial=0.0))
 
     def alike(self) -> float:
         """Return the squared norm of the mean sizes of all features above the noise."""
-        return min(1.0, float((self._mean_sizes() ** 2).sum()))
-
-    def _mean_sizes(self) -> Doubles:
-        """Return mean sizes in unit rows of the features above the noise of their counts."""
-        weights = self.feature_weights
-        clear = weights[weights < weights.max(initial=0.0)]  # all others have the same weight
-        sizes: Doubles = clear ** (-1 / DAMPING) / max(1, self._schedule.training)
-        return np.minimum(sizes, 1.0)
+        return min(1.0, float((self.mean_sizes**2).sum()))
 
     def count_vectors(self) -> OuterVectors:
         """Return the training devices' parts of the counts: a row, and nothing else."""
@@ -139,26 +167,36 @@ class Encoder:
         return OuterVectors(rows, np.ones((devices, 1)), np.empty((devices, 0)))
 
     def gradients(self) -> OuterVectors:
-        """Return clipped gradients and losses of the training devices.
+        """Return clipped gradients and losses of the devices that add.
 
         Norms are those of the whole vector, in closed form: a gradient is an outer product.
         """
-        train = self._base.train
-        slope, loss = self._labels.slopes(self._apply(self._training), train)
-        scaled_loss = LOSS_SCALE * self._schedule.strength * np.minimum(loss, LOSS_LIMIT)
+        training = self._base.train
+        logits = self._apply(self._adding)
+        first, loss = self._labels.slopes(logits[: len(training)], training)
+        rest, _ = forward_slopes(logits[len(training) :], self._likelihood)
+        slope = np.concatenate([first, rest])
+        scaled_loss = np.zeros(len(slope))  # that of training devices
+        scaled_loss[: len(loss)] = (
+            LOSS_SCALE * self._schedule.strength * np.minimum(loss, LOSS_LIMIT)
+        )
         norms = np.sqrt(row_sums(slope**2) * self._squares + scaled_loss**2)
-        factor = clip_factors(norms, self._schedule["encoder"].limit(self.width))
+        stage = self._schedule["encoder"]
+        factor = clip_factors(norms, stage.limit(self.width))
+        factor[len(training) :] = clip_factors(
+            norms[len(training) :], stage.limit(self.width, self._part)
+        )
         slope *= factor[:, None]
         scaled_loss *= factor
-        rest = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)
-        return OuterVectors(self._training, slope, rest)
+        last = np.concatenate([BIAS * slope, scaled_loss[:, None]], axis=1)
+        return OuterVectors(self._adding, slope, last)
 
     def update(self, *, each: bool) -> Doubles:
         """Return clipped gradients and losses: [hosted, …] each, or their sum."""
         gradients = self.gradients()
         if each:
             vectors = np.zeros((self._base.all.shape[0], self.width))
-            vectors[self._base.train] = gradients.dense()
+            vectors[self.adding] = gradients.dense()
             return vectors
         rest = self._rounded(gradients.rest).sum(axis=0)
         return np.concatenate([self._outer_sum(gradients.slope).ravel(), rest])
@@ -166,10 +204,23 @@ class Encoder:
     def learn(self, total: Doubles, step: int) -> None:
         """Take one step along a sum of gradients."""
         schedule = self._schedule
+        gradient = total[:-1].reshape(self.weights.shape) / max(1, schedule.adding)
         self.velocity *= MOMENTUM
-        self.velocity += total[:-1].reshape(self.weights.shape) / max(1, schedule.training)
+        self.velocity += self._without_mean(gradient)
         share = schedule.falling(step) / schedule.total_falling
         self.weights -= self._length() * share * (1 - MOMENTUM) * self.velocity
+
+    def _without_mean(self, gradient: Doubles) -> Doubles:
+        """Return a gradient without its part along the mean row, for features without signs."""
+        mean = self.mean_sizes * self.feature_weights
+        norm = float(np.sqrt((mean**2).sum()))
+        if self._schedule.signed or not norm:
+            return gradient
+        mean /= norm
+        along = (mean[:, None] * gradient[:-1]).sum(axis=0)
+        rest: Doubles = gradient.copy()
+        rest[:-1] -= mean[:, None] * along
+        return rest
 
     def mean_loss(self, total: Doubles) -> float:
         """Return the mean loss in a sum of updates."""
@@ -180,6 +231,7 @@ class Encoder:
         """Return everything that the next steps depend on."""
         return {
             "feature_weights": self.feature_weights,
+            "mean_sizes": self.mean_sizes,
             "encoder": self.weights,
             "velocity": self.velocity,
         }
@@ -187,6 +239,7 @@ class Encoder:
     def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state, or use the weights of an earlier run."""
         self.feature_weights = state["feature_weights"].copy()
+        self.mean_sizes = state.get("mean_sizes", self.mean_sizes).copy()
         self.weights = state["encoder"].copy()
         self.velocity = state.get("velocity", np.zeros_like(self.weights)).copy()
         self._use_weights()
@@ -194,14 +247,12 @@ class Encoder:
     def _length(self) -> float:
         """Return the total length of all steps, in gradients of a mean loss."""
         schedule = self._schedule
-        if not schedule.noisy:
-            return LONGEST * schedule.strength
-        free = RATE * schedule.whole_mu * schedule.training / schedule.features_change
+        free = RATE * schedule.whole_mu * schedule.adding / schedule.features_change
         return min(free, LONGEST) * schedule.strength
 
     def _outer_sum(self, slope: Doubles) -> Doubles:
         """Return [d, k] the sum of rounded outer products of row and slope; exact in any order."""
-        rows, width = self._training, self._base.width
+        rows, width = self._adding, self._base.width
         sparse: bool = issparse(rows)
         if sparse:
             columns = np.zeros((self.classes, width))

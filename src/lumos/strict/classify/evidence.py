@@ -14,11 +14,6 @@ the evidence of a class is the sum over its digits.
 
 All of this is computed on the device; only its vectors in sums leave it.
 
-**Scale.** One narrow sum chooses among a few scales of logits. For each scale a validation device
-adds the loss of its randomized label, less that of a uniform prediction; the vector of all scales
-is clipped. The sum is smallest where probabilities are calibrated best (Guo et al. 2017 choose
-temperatures by the same loss).
-
 **Evidence weights.** Final logits are the local classifier's logits, the evidence of randomized
 labels and that of each propagated label, each times a weight, plus a bias for each class. Messages
 of one device are not independent, and a propagated label repeats some of the information in
@@ -27,8 +22,8 @@ randomized labels: the weights learn how much. They are few, so noise in the sum
 **Private model selection.** Each validation device adds whether its randomized label agrees with
 the local classifier, and for every other candidate whether it *gains* (agrees where the local
 classifier does not) or *loses*. One edge moves gains and losses only, so model selection costs an
-edge little. Another candidate is chosen only if it wins by more than one standard error. So a run
-is never worse than the local classifier by more than that.
+edge little. The candidate that is right most often is chosen. Where noise decides, little is lost:
+matrices of few devices are shrunk, and evidence without information is close to 0.
 
 Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Solved for the accuracy, it
 is an estimate that needs no true label, with a standard error. With labels written as digits, a
@@ -68,6 +63,14 @@ CONCENTRATION = 16.0
 Chosen on Facebook and demo."""
 LEAST = 1.0
 """Smallest number of a matrix, so that no probability is 0."""
+DOUBT, MAX_ACCURACY = 0.5, 0.99
+"""Standard errors by which the accuracy of propagated labels is lowered, and its largest value."""
+MIN_SHARE = 0.02
+"""The same as a share of the mean number, where there are few devices."""
+MARGIN_SIGMAS, MAX_SAME = 2.0, 0.98
+"""Standard deviations of noise that are added to the margins of a matrix, and the largest h."""
+DECIMALS = 9
+"""Digits of evidence: classes about which messages tell nothing are tied, not told by rounding."""
 _MESSAGES = 1 << 16  # read at a time
 _DEVICES = 1 << 14  # whose evidence is computed at a time
 
@@ -130,15 +133,15 @@ class MessageCounts:
         sums = np.stack([np.bincount(values, one, alphabet) for one in columns], axis=1)
         return sums.ravel().astype(np.float64)
 
-    def evidence(self, total: Doubles, form: LabelForm) -> Doubles:
+    def evidence(self, matrix: Doubles, form: LabelForm) -> Doubles:
         """Return [hosted, k] the log-likelihood of the counts, less its mean over the classes.
 
         O(hosted · values · alphabet).
 
         Args:
-            total: the noisy sum of all devices' vectors.
+            matrix: [values, alphabet] or flat, in proportion to P(value | class); above 0.
         """
-        table = np.maximum(total.reshape(form.alphabet, -1), LEAST)
+        table = matrix.reshape(form.alphabet, -1)
         pseudo = CONCENTRATION * table / table.sum(axis=1, keepdims=True)
         by_value = np.empty((len(self.counts), len(pseudo)))
         for start in range(0, len(self.counts), _DEVICES):
@@ -150,7 +153,70 @@ class MessageCounts:
         for place in range(form.places):  # the digit of each class at this place
             by_class += by_value[:, form.at(every, np.full(form.size, place))]
         centred: Doubles = by_class - by_class.mean(axis=1, keepdims=True)
-        return centred
+        rounded: Doubles = np.round(centred, DECIMALS)
+        return rounded
+
+
+class SimpleMatrix(NamedTuple):
+    """A matrix of one parameter beside its margins.
+
+    A message is the receiver's own value with probability h, and otherwise independent of it.
+    """
+
+    same: float
+    """h; it may be negative."""
+    matrix: Doubles
+    """[values, alphabet]"""
+
+    @staticmethod
+    def of(total: Doubles, noise: float, expected: float = 0.0) -> "SimpleMatrix":
+        """Fit it to a noisy sum.
+
+        Args:
+            total: [values, alphabet].
+            noise: standard deviation of each number.
+            expected: h as expected beforehand. What the sum deviates from it is used as far as
+                noise and chance do not explain it.
+        """
+        every = max(LEAST, float(total.sum()))
+        margins = [
+            np.maximum(
+                LEAST, total.sum(axis=axis) + MARGIN_SIGMAS * noise * math.sqrt(total.shape[axis])
+            )
+            for axis in (1, 0)
+        ]
+        of_value, of_message = (margin / margin.sum() for margin in margins)
+        independent = every * np.outer(of_value, of_message)
+        values, alphabet = total.shape
+        if values != alphabet:
+            return SimpleMatrix(0.0, independent)
+        by_chance = float(np.trace(independent))
+        most = max(LEAST, every - by_chance)
+        excess = float(np.trace(total)) - by_chance - expected * most
+        excess *= _kept(excess**2, values * noise**2 + by_chance / 4)
+        same = min(MAX_SAME, max(-1 / (values - 1), expected + excess / most))
+        return SimpleMatrix(same, (1 - same) * independent + same * every * np.diag(of_value))
+
+
+def shrunk_matrix(total: Doubles, noise: float, expected: float = 0.0) -> Doubles:
+    """Return a matrix without the deviations that noise alone explains.
+
+    What the sum deviates from a matrix of one parameter is kept as far as it exceeds what noise and
+    chance explain (James and Stein 1961): of few devices only h remains, of many the whole matrix.
+    Arguments as those of `SimpleMatrix.of`.
+    """
+    simple = SimpleMatrix.of(total, noise, expected).matrix
+    every = float(simple.sum())
+    rest = total - simple
+    rest *= _kept(float((rest**2).sum()), total.size * noise**2 + every / 4)
+    floor = min(LEAST, MIN_SHARE * every / total.size)
+    shrunk: Doubles = np.maximum(simple + rest, floor)
+    return shrunk
+
+
+def _kept(square: float, explained: float) -> float:
+    """Return the share of a deviation that noise does not explain."""
+    return 1 - explained / max(explained, square)
 
 
 def _shares(support: Doubles, receiver: Ints, hosted: int) -> Doubles:
@@ -176,21 +242,6 @@ def _log_likelihood(counts: Doubles) -> Callable[[Doubles], Doubles]:
     return lambda row: (gammaln(numbers + row) - gammaln(row)).ravel()[places]
 
 
-def loss_vectors(
-    logits: Doubles, scales: Sequence[float], labels: NoisyLabels, rows: Ints, clip: float
-) -> Doubles:
-    """Return [rows, scales] clipped losses of the devices `rows`, less those of a uniform guess."""
-    ignorant = labels.slopes(np.zeros((len(rows), logits.shape[1])), rows)[1]
-    logits = logits[rows]
-    losses = np.stack(
-        [labels.slopes(scale * logits, rows)[1] - ignorant for scale in scales], axis=1
-    )
-    losses *= clip_factors(np.sqrt((losses**2).sum(axis=1)), clip)[:, None]
-    return losses
-
-
-EVIDENCE_WEIGHTS_START = (1.0, 1.0, 0.7, 0.5, 0.4)
-"""Initial weights: own, randomized labels, first propagated label, second, third."""
 EVIDENCE_WEIGHTS_RATE = 0.06
 
 
@@ -206,11 +257,6 @@ class EvidenceWeights:
         centred = own - own.mean(axis=1, keepdims=True)
         self._inputs = [centred, *evidence]
         self._selected: tuple[Ints, list[Doubles]] = (np.arange(len(own)), self._inputs)
-
-    @staticmethod
-    def start(inputs: int, classes: int) -> Doubles:
-        """Return the initial weights: one for each input, and a bias for each class."""
-        return np.concatenate([EVIDENCE_WEIGHTS_START[:inputs], np.zeros(classes)])
 
     def logits(self, weights: Doubles) -> Doubles:
         """Return [hosted, k] the combined inputs."""
@@ -282,7 +328,7 @@ class Selection(NamedTuple):
         best = 1 + int(np.argmax(gains - losses))
         net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
         error = math.sqrt(max(1.0, moved) + 2 * spread**2)
-        choice = best if net > error else 0
+        choice = best if net > 0 else 0
         agreed = total[0] + (net if choice else 0.0)
         noises = 3 if choice else 1
         return Selection(
@@ -313,6 +359,23 @@ def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tupl
     accuracy = ((agreed / devices - other) / strength - by_chance) / (1 - by_chance)
     error = scale * math.sqrt(share * (1 - share) / devices + (spread / devices) ** 2)
     return accuracy, error
+
+
+def propagated_accuracy(agreed: float, schedule: "ClassifySchedule") -> float:
+    """Return how often a propagated label is right, less `DOUBT` standard errors.
+
+    Labels written as digits are compared where both are at the same place.
+
+    Args:
+        agreed: noisy number of validation devices whose label agrees with what they sent.
+    """
+    form = schedule.label_form
+    spread = form.places * schedule["agreement"].spread()
+    accuracy, error = _unmixed(form.places * agreed, spread, schedule)
+    accuracy -= DOUBT * error
+    if form.places > 1:  # of a digit
+        accuracy += (1 - accuracy) / form.base
+    return min(MAX_ACCURACY, max(1 / form.base, accuracy))
 
 
 def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> Doubles:

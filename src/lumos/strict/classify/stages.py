@@ -26,6 +26,7 @@ final predictions, which use all messages: an edge moves two vectors, and noise 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,18 +34,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lumos.exchange.endpoint import Program
-from lumos.ldp.account import EDGE
+from lumos.ldp.account import EDGE, NORM
 from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
+from lumos.secagg.noise import mu_for
 from lumos.strict.accounting import Disclosed
 from lumos.strict.classify.encoder import LOSS_SCALE
 from lumos.strict.classify.evidence import (
     PSEUDO_COUNT,
     Selection,
+    SimpleMatrix,
     choose_scale,
     confidence_vectors,
-    loss_vectors,
     selection_vectors,
+    shrunk_matrix,
 )
 from lumos.strict.settings import EVIDENCE_WEIGHTS_EPOCHS
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
@@ -57,19 +60,26 @@ if TYPE_CHECKING:
     from lumos.strict.classify.trainer import StrictClassifier
     from lumos.strict.features import OuterVectors
 
-COUNTS, ENCODER, SCALE, RANDOMIZED = "counts", "encoder", "scale", "randomized_labels"
+COUNTS, ENCODER, RANDOMIZED = "counts", "encoder", "randomized_labels"
 PROPAGATED, EVIDENCE_WEIGHTS, TREES = "propagated_labels", "evidence_weights", "trees"
+AGREEMENT, PREDICTED, LAST_PROPAGATED = "agreement", "predicted_labels", "last_propagated_label"
 SELECTION, TEMPERATURE = "selection", "temperature"
 
-SCALES = tuple(2.0**-power for power in range(-1, 9))
-"""Candidate factors for the local classifier's logits."""
 TEMPERED = (1.0, 2**0.5, 2**-0.5, 0.5, 0.3)
 """Candidate factors for the final logits; 1 unless another is clearly better."""
-LOSS_NORM = 3.0
-"""Largest norm of the losses of one device at all scales."""
 CANDIDATES = ("own", "neighbours", "trees")
 """Predictions by own features, with messages of neighbours, with the tree network."""
 
+FEW_LABELS, MANY_LABELS = 5, 1000
+"""By default all devices take part if fewer than one in 5 has a training label, and fewer than
+1,000 labels are of one class."""
+FEW_VALIDATE, MAX_GROWTH = 400, 4.0
+"""Number of validation devices below which sums about messages get a larger share, and how much
+larger at most."""
+NOISE_SIGMAS = 3.0
+"""Standard deviations of noise up to which gradients make small steps."""
+PROPAGATED_START = (0.7, 0.5, 0.4)
+"""Initial evidence weights of propagated labels; all other inputs begin with 1."""
 MANY_VALIDATE = 1500
 """Number of validation devices from which on sums about messages get a smaller share."""
 
@@ -93,8 +103,13 @@ class EdgeStage(ClassifyStage):
     question = EDGE
 
     def budget(self, step: int) -> float:
-        """Return a share that shrinks where many validation devices outweigh the noise."""
-        return self.share * min(1.0, MANY_VALIDATE / max(1, self.schedule.validation))
+        """Return a share that shrinks where many validation devices outweigh the noise.
+
+        Where they are few, it grows.
+        """
+        validation = max(1, self.schedule.validation)
+        growth = min(MAX_GROWTH, max(1.0, FEW_VALIDATE / validation))
+        return self.share * growth * min(1.0, MANY_VALIDATE / validation)
 
 
 class ScaledSizes(Sizes):
@@ -147,13 +162,24 @@ class EncoderStage(ClassifyStage):
         "Training devices' loss of the local classifier. It uses no neighbours, so the control run "
         "differs in its randomness only."
     )
-    roles = TRAINS
     share = 0.94
+
+    def __init__(self, schedule: "ClassifySchedule") -> None:
+        super().__init__(schedule)
+        self.roles = frozenset(Role) if schedule.all_take_part else TRAINS
 
     @property
     def num_sums(self) -> int:
         """`encoder_epochs`."""
         return self.schedule.strict.encoder_epochs
+
+    def part(self, role: Role) -> float:
+        """Return a smaller norm for devices whose label does not train."""
+        return 1.0 if role == Role.TRAIN else self.schedule.others_part
+
+    def participants(self, state: "StrictClassifier") -> Ints:
+        """Return the positions of the hosted devices that add: training devices first."""
+        return state.encoder.adding
 
     @property
     def moves(self) -> Sensitivity:
@@ -171,43 +197,19 @@ class EncoderStage(ClassifyStage):
         return (features + 1) * self.schedule.classes + 1
 
     def vectors(self, state: "StrictClassifier") -> "OuterVectors":
-        """Return clipped gradients and losses of training devices."""
+        """Return clipped gradients, and losses of training devices."""
+        state.use_propagated_labels()
         return state.encoder.gradients()
 
     def update(self, state: "StrictClassifier", each: bool) -> Doubles:
         """Return the gradients, or their sum without adding zeros."""
+        state.use_propagated_labels()
         return state.encoder.update(each=each)
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> float:
         """Take one step."""
         state.encoder.learn(total, step)
         return state.encoder.mean_loss(total)
-
-
-class Scale(ClassifyStage):
-    """Losses of the local classifier at several scales."""
-
-    name = SCALE
-    learns = "the confidence of the local classifier, from losses of validation devices"
-    roles = VALIDATES
-    share = 0.10
-
-    moves = Sensitivity(LOSS_NORM, 2 * LOSS_NORM)
-    """Clipped losses."""
-
-    def width(self, features: int) -> int:
-        """Return the number of scales."""
-        return len(SCALES)
-
-    def vectors(self, state: "StrictClassifier") -> Doubles:
-        """Return the losses."""
-        clip = self.limit(len(SCALES))
-        rows = self.participants(state)
-        return loss_vectors(state.encoder.logits(), SCALES, state.labels, rows, clip)
-
-    def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
-        """Choose the scale with the smallest loss."""
-        state.scale = SCALES[int(np.argmin(total))]
 
 
 class RandomizedLabels(EdgeStage):
@@ -226,10 +228,17 @@ class RandomizedLabels(EdgeStage):
         """Damped counts in the row of the own label."""
         return Sensitivity(1.0, 0.0, self.ends / (1 + PSEUDO_COUNT))
 
+    def alphabet(self) -> int:
+        """Return the number of values of a message."""
+        return self.schedule.label_form.alphabet
+
+    def start(self, step: int) -> float:
+        """Return the initial evidence weight of its messages."""
+        return 1.0
+
     def width(self, features: int) -> int:
         """Return the size of the matrix."""
-        schedule = self.schedule
-        return schedule.label_form.alphabet * schedule.label_form.alphabet
+        return self.schedule.label_form.alphabet * self.alphabet()
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
         """Have training devices send their randomized label."""
@@ -260,16 +269,91 @@ class PropagatedLabels(RandomizedLabels):
 
     @property
     def num_sums(self) -> int:
-        """One for each propagated label."""
-        return self.schedule.num_propagated
+        """One for each propagated label, without the last one that predicted labels precede."""
+        return self.schedule.num_propagated - self.schedule.num_last
 
-    def width(self, features: int) -> int:
-        """Return the size of the matrix."""
-        return self.schedule.label_form.alphabet * self.schedule.propagated_label_mechanism.alphabet
+    def alphabet(self) -> int:
+        """Return the number of values of a message."""
+        return self.schedule.propagated_label_mechanism.alphabet
+
+    def start(self, step: int) -> float:
+        """Return the initial evidence weight of its messages."""
+        return PROPAGATED_START[self.number(step) - 1]
+
+    def number(self, step: int) -> int:
+        """Return the number of the propagated label, from 1."""
+        return 1 + step
 
     def before(self, state: "StrictClassifier", step: int) -> Program[None]:
         """Have all devices send a propagated label."""
-        yield from state.tell_propagated_label(1 + step)
+        yield from state.tell_propagated_label(self.number(step), self.schedule.kind(self, step))
+
+
+class Agreement(ClassifyStage):
+    """Propagated labels that agree with the label of the device that sent them."""
+
+    name = AGREEMENT
+    learns = "how often a propagated label is right, from validation devices"
+    roles = VALIDATES
+    share = 0.05
+    question = NORM
+    bounded = True
+
+    moves = Sensitivity(1.0, 0.0)
+    """0 or 1; it is a function of the randomized label and of a label that was sent."""
+
+    @property
+    def num_sums(self) -> int:
+        """One if all devices take part and propagated labels take the place of labels."""
+        return int(self.schedule.all_take_part and self.schedule.num_propagated > 0)
+
+    def width(self, features: int) -> int:
+        """Return one number."""
+        return 1
+
+    def vectors(self, state: "StrictClassifier") -> Doubles:
+        """Return whether each device's label agrees with the label that it sent."""
+        return state.agreement(self.participants(state))
+
+    def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
+        """Keep it: devices without a training label train by the label that they have sent."""
+        state.agreed = total
+
+
+class PredictedLabels(RandomizedLabels):
+    """The matrix of the local classifier's predictions, from devices whose label does not train."""
+
+    name = PREDICTED
+    learns = "the predicted labels that devices of a class receive"
+    roles = VALIDATES
+
+    @property
+    def num_sums(self) -> int:
+        """One if all devices take part."""
+        return int(self.schedule.all_take_part)
+
+    def alphabet(self) -> int:
+        """Return the number of values of a message."""
+        return self.schedule.predicted_label_mechanism.alphabet
+
+    def before(self, state: "StrictClassifier", step: int) -> Program[None]:
+        """Have devices whose label does not train send a predicted label."""
+        yield from state.tell_predicted_label(self.schedule.kind(self, step))
+
+
+class LastPropagatedLabel(PropagatedLabels):
+    """The matrix of the last propagated label, after predicted labels."""
+
+    name = LAST_PROPAGATED
+
+    @property
+    def num_sums(self) -> int:
+        """One if predicted labels precede it."""
+        return self.schedule.num_last
+
+    def number(self, step: int) -> int:
+        """Return the number of the propagated label, from 1."""
+        return self.schedule.num_propagated
 
 
 class EvidenceWeightsStage(EdgeStage):
@@ -310,7 +394,7 @@ class EvidenceWeightsStage(EdgeStage):
 
     def width(self, features: int) -> int:
         """Return a weight for each input, a bias for each class, and the loss."""
-        return 2 + self.schedule.num_propagated + self.schedule.classes + 1
+        return 1 + len(self.schedule.messages) + self.schedule.classes + 1
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
         """Return clipped gradients and losses."""
@@ -430,10 +514,12 @@ CLASSIFY_STAGES: list[type[Stage]] = [
     ScaledSizes,
     ScaledCentres,
     Counts,
-    EncoderStage,
-    Scale,
     RandomizedLabels,
     PropagatedLabels,
+    Agreement,
+    EncoderStage,
+    PredictedLabels,
+    LastPropagatedLabel,
     EvidenceWeightsStage,
     Trees,
     SelectionStage,
@@ -461,9 +547,78 @@ class ClassifySchedule(Schedule):
         return CLASSIFY_STAGES
 
     @cached_property
+    def all_take_part(self) -> bool:
+        """True if features of devices whose label does not train are used in training."""
+        if self.strict.participation != "auto":
+            return self.strict.participation == "all"
+        labels = self.training * self.strength**2  # none: not known yet
+        few = labels * FEW_LABELS < self.devices and labels < MANY_LABELS * self.classes
+        return few and labels > 0
+
+    @property
+    def adding(self) -> int:
+        """Number of devices that add to the sums of the local classifier."""
+        return self.devices if self.all_take_part else self.training
+
+    @cached_property
+    def others_part(self) -> float:
+        """Largest norm of the other devices' gradients, as a share of a training device's.
+
+        Validation devices spend most: what predicted labels and all other sums leave of their
+        feature budget is for the local classifier.
+        """
+        if not self.noisy:
+            return 1.0
+        strict = self.strict
+        left = mu_for(strict.feature_epsilon - self.predicted_epsilon, strict.delta) ** 2
+        encoder = 0.0
+        for stage in self.stages_of(Role.VALIDATION):
+            for step in range(stage.num_sums):
+                square = self.square(stage, "features", step)
+                if stage.name == ENCODER:
+                    encoder += square
+                else:
+                    left -= square
+        return math.sqrt(min(encoder, max(0.0, left)) / encoder) if encoder else 0.0
+
+    @property
+    def predicted_epsilon(self) -> float:
+        """ε of a predicted label: half of that of the features."""
+        return self.strict.feature_epsilon / 2
+
+    @cached_property
+    def predicted_label_mechanism(self) -> Mechanism:
+        """Mechanism that randomizes predicted labels."""
+        return make_mechanism(self.classes, self.predicted_epsilon, self.strict.mechanism)
+
+    @cached_property
     def num_propagated(self) -> int:
-        """Number of propagated labels that a device sends."""
-        return self.strict.num_propagated(self.devices, self.classes)
+        """Number of propagated labels that a device sends.
+
+        By default there is one more if all devices take part: the first ones are their labels in
+        training, the last one follows what they predict.
+        """
+        number = self.strict.num_propagated(self.devices, self.classes)
+        return number + (self.strict.propagated_labels is None and self.all_take_part)
+
+    @property
+    def num_last(self) -> int:
+        """1 if the last propagated label follows predicted labels, otherwise 0."""
+        return int(self.all_take_part and self.num_propagated > 1)
+
+    @cached_property
+    def messages(self) -> list[tuple["RandomizedLabels", int]]:
+        """Stage and step of each kind of messages, in the order in which they are sent."""
+        return [
+            (stage, step)
+            for stage in self.stages
+            if isinstance(stage, RandomizedLabels)
+            for step in range(stage.num_sums)
+        ]
+
+    def kind(self, stage: "RandomizedLabels", step: int) -> int:
+        """Return the number of a kind of messages, from 0."""
+        return self.messages.index((stage, step))
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -504,12 +659,36 @@ class ClassifySchedule(Schedule):
         """The sum of `falling` over all steps."""
         return (self.strict.encoder_epochs + 1) / 2
 
+    def matrix(self, kind: int, totals: Sequence[Doubles]) -> Doubles:
+        """Return [values, alphabet] what a kind of messages tells of the receiver's class.
+
+        Args:
+            totals: noisy sums of the matrices, in the order in which messages are sent.
+        """
+        expected, values = 0.0, self.label_form.alphabet
+        tables = [total.reshape(values, -1) for total in totals]
+        noises = [stage.spread(step) for stage, step in self.messages]
+        if kind:  # messages come from further away than randomized labels
+            same = SimpleMatrix.of(tables[0], noises[0]).same
+            expected = same * abs(same)
+        return shrunk_matrix(tables[kind], noises[kind], expected)
+
+    def start_weights(self) -> Doubles:
+        """Return initial evidence weights: own features, each kind of messages, a bias a class."""
+        kinds = [stage.start(step) for stage, step in self.messages]
+        return np.array([1.0, *kinds, *[0.0] * self.classes])
+
+    @property
+    def weights_noise(self) -> float:
+        """Size of a gradient of evidence weights that noise explains, for `Adam.epsilon`."""
+        stage = self[EVIDENCE_WEIGHTS]
+        return 1e-8 + NOISE_SIGMAS * stage.spread() / max(1, self.validation)
+
     def residual_head(self, public: "PublicRandomness") -> "ResidualHead":
         """Return the tree network on randomized labels and propagated labels, as it starts."""
         from lumos.strict.classify.head import ResidualHead
 
-        values = self.label_form.alphabet
-        values += self.num_propagated * self.propagated_label_mechanism.alphabet
+        values = sum(stage.alphabet() for stage, _ in self.messages)
         generator = public.generator("weights")
         return ResidualHead(self.config.model, self.classes, values, generator)
 
@@ -529,5 +708,8 @@ class ClassifySchedule(Schedule):
         return Disclosed(
             label=strict.label_epsilon if role in (Role.TRAIN, Role.VALIDATION) else 0.0,
             propagated_labels=self.num_propagated * strict.propagated_epsilon,
+            predicted_labels=self.predicted_epsilon
+            if self.all_take_part and role != Role.TRAIN
+            else 0.0,
             mu=self.run_mu(role),
         )

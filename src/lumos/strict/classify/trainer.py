@@ -15,6 +15,7 @@ Predictions are computed on the device.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.ldp.account import LABELS
 from lumos.ldp.bounds import of_one_scale
+from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import one_hot
 from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.encoder import Encoder
@@ -34,14 +36,17 @@ from lumos.strict.classify.evidence import (
     EvidenceWeights,
     MessageCounts,
     Selection,
+    propagated_accuracy,
 )
 from lumos.strict.classify.labels import draw_labels
 from lumos.strict.classify.stages import (
+    AGREEMENT,
     EVIDENCE_WEIGHTS,
     PROPAGATED,
-    RANDOMIZED,
     TREES,
     ClassifySchedule,
+    PredictedLabels,
+    PropagatedLabels,
 )
 from lumos.strict.features import SCALING_ARRAYS as SCALING_ARRAYS
 from lumos.strict.features import FeatureRows, FeatureScaling
@@ -53,6 +58,8 @@ from lumos.strict.guarantees import (
     classify_warnings,
 )
 from lumos.strict.messages import (
+    PREDICTED_LABEL,
+    PREDICTION,
     PROPAGATED_LABEL,
     RANDOMIZED_LABEL,
     ReceivedMessages,
@@ -60,6 +67,7 @@ from lumos.strict.messages import (
     drawn_randomized_labels,
     drawn_values,
     propagated_labels,
+    randomized,
     send_over,
     uses_edge,
 )
@@ -73,6 +81,8 @@ if TYPE_CHECKING:
     from lumos.strict.classify.head import ResidualHead, ResidualInput
 
 
+MODEL_ARRAYS = ("feature_weights", "encoder")
+"""Arrays of the local classifier that predictions need."""
 ONE, BOTH = 1, 2
 """Ends of an edge that count its messages: its user, or both ends."""
 
@@ -88,6 +98,8 @@ class ClassifyResult(NamedTuple):
     """[hosted] the randomized label of each training device, -1 elsewhere."""
     propagated_labels: Bytes
     """[hosted, propagated labels, bytes]"""
+    predicted_labels: Bytes
+    """[hosted, bytes]; no bytes if they were not sent."""
     roles: Ints
     """[hosted]"""
 
@@ -128,9 +140,19 @@ class StrictClassifier(StrictTrainer):
         self.optimisers: dict[str, Adam] = {}
         self._head: ResidualHead | None = None
         self._residual_input: dict[int, ResidualInput] = {}
-        self.scale, self.temperature = 1.0, 1.0
+        self.temperature = 1.0
+        self.agreed = np.empty(0)
+        """Noisy number of validation devices whose label agrees with the label that they sent."""
+        self._predicted: Bytes = np.zeros((len(shard), self._predicted_width()), np.uint8)
+        """[hosted, bytes] predicted labels, as they are sent; no bytes without them."""
+        self._old: int | None = None
+        """Number of devices of the run whose weights were loaded; None for a run of its own."""
         self.selection = Selection.empty()
         self._candidates: dict[int, list[Doubles]] = {}
+
+    def _predicted_width(self) -> int:
+        schedule = self.schedule
+        return schedule.predicted_label_mechanism.width if schedule.all_take_part else 0
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return self.training, self.schedule.training
@@ -140,8 +162,10 @@ class StrictClassifier(StrictTrainer):
         trains = self._roles == Role.TRAIN
         self._rows = FeatureRows(self._scaled_features(), trains, nonnegative=not schedule.signed)
         self.encoder = Encoder(self._rows, self.labels, schedule, self.sums.rounded)
-        start = EvidenceWeights.start(2 + schedule.num_propagated, schedule.classes)
-        self.optimisers = {EVIDENCE_WEIGHTS: Adam(start, EVIDENCE_WEIGHTS_RATE)}
+        start = schedule.start_weights()
+        self.optimisers = {
+            EVIDENCE_WEIGHTS: Adam(start, EVIDENCE_WEIGHTS_RATE, epsilon=schedule.weights_noise)
+        }
         if schedule.strict.tree_network:
             self._head = schedule.residual_head(self.shard.public)
             start = self._head.vector()
@@ -181,17 +205,26 @@ class StrictClassifier(StrictTrainer):
         self._used = uses_edge(shard.ids_of(shard.owner), shard.neighbours, released, theirs)
         self._count(0, received._replace(body=body), read)
 
-    def tell_propagated_label(self, number: int) -> Program[None]:
-        """Have every device send a propagated label, the same one to all neighbours."""
+    def tell_propagated_label(self, number: int, kind: int) -> Program[None]:
+        """Have every device send a propagated label, the same one to all neighbours.
+
+        A device without neighbours draws one too, from no evidence, and sends it to nobody.
+
+        Args:
+            number: 1 for the first propagated label.
+            kind: number of kinds of messages before it.
+        """
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
-        evidence = np.sum(self._evidence(number, ONE), axis=0)
+        evidence = np.sum(self._evidence(kind, ONE), axis=0)
         if self.control:  # no evidence: all classes are equally likely
             evidence = np.zeros_like(evidence)
         sent = propagated_labels(shard, evidence, mechanism, number)
         self._sent = [*self._sent[: number - 1], sent]
-        yield from self._exchange_propagated_labels(number, None)
+        yield from self._exchange_propagated_labels(number, kind, None)
 
-    def _exchange_propagated_labels(self, number: int, slots: Ints | None) -> Program[None]:
+    def _exchange_propagated_labels(
+        self, number: int, kind: int, slots: Ints | None
+    ) -> Program[None]:
         """Send a propagated label over some slots, or all, and count those that are received."""
         shard, mechanism = self.shard, self.schedule.propagated_label_mechanism
         bodies = self._sent[number - 1][shard.owner if slots is None else shard.owner[slots]]
@@ -202,7 +235,57 @@ class StrictClassifier(StrictTrainer):
         body = received.body
         if self.control:
             body = drawn_propagated_labels(shard, received, mechanism, number)
-        self._count(number, received._replace(body=body), mechanism.read)
+        self._count(kind, received._replace(body=body), mechanism.read)
+
+    def agreement(self, rows: Ints) -> Doubles:
+        """Return [rows, 1] whether the randomized label of a device agrees with what it sent."""
+        agrees: Doubles = np.equal(self._training_label()[rows], self.labels.values[rows]) * 1.0
+        return agrees[:, None]
+
+    def _training_label(self) -> Ints:
+        """Return [hosted] the propagated label that takes the place of a label in training."""
+        return self._training_form.values(self._sent[self.schedule[PROPAGATED].num_sums - 1])
+
+    @property
+    def _training_form(self) -> LabelForm:
+        return LabelForm.of(self.schedule.propagated_label_mechanism)
+
+    def use_propagated_labels(self) -> None:
+        """Let devices without a training label train by the label that they have sent, if any."""
+        if not self.agreed.size:
+            return
+        form = self._training_form
+        accuracy = propagated_accuracy(float(self.agreed[0]), self.schedule)
+        if form != self.labels.form:  # labels that cannot be compared
+            accuracy = 1 / form.base
+        other = (1 - accuracy) / (form.base - 1)
+        agrees = form.agrees(np.arange(form.size), self._training_label()[:, None])
+        self.encoder.use_propagated_labels(np.where(agrees, accuracy, other), accuracy - other)
+
+    def tell_predicted_label(self, kind: int) -> Program[None]:
+        """Have devices whose label does not train send what the local classifier predicts."""
+        shard, mechanism = self.shard, self.schedule.predicted_label_mechanism
+        self._predicted = randomized(shard, self._own().argmax(axis=1), mechanism, 0, PREDICTION)
+        yield from self._exchange_predicted_labels(kind, None)
+
+    def _exchange_predicted_labels(self, kind: int, slots: Ints | None) -> Program[None]:
+        """Send predicted labels over some slots, or all, and count those that are received."""
+        shard, mechanism = self.shard, self.schedule.predicted_label_mechanism
+        owner = shard.owner if slots is None else shard.owner[slots]
+        sending = (self._randomized_labels < 0)[owner]
+        slots = np.flatnonzero(sending) if slots is None else slots[sending]
+        received = yield from send_over(
+            PREDICTED_LABEL,
+            shard,
+            slots,
+            self._predicted[owner[sending]],
+            self.schedule.predicted_epsilon,
+            mechanism.read,
+        )
+        body = received.body
+        if self.control:
+            body = drawn_propagated_labels(shard, received, mechanism, 0)
+        self._count(kind, received._replace(body=body), mechanism.read)
 
     def _count(
         self, kind: int, received: ReceivedMessages, read: Callable[[Bytes], Doubles]
@@ -220,16 +303,22 @@ class StrictClassifier(StrictTrainer):
         if len(counts) < kinds or len(self.matrices) < kinds:
             raise ProtocolError("messages were used before they were received")
         for kind in range(len(known), kinds):
-            known.append(counts[kind].evidence(self.matrices[kind], self.labels.form))
+            known.append(counts[kind].evidence(self._matrix(kind), self.labels.form))
         return known[:kinds]
 
+    def _matrix(self, kind: int) -> Doubles:
+        """Return what a kind of messages tells of the receiver's class."""
+        if self._old is not None:
+            return self.matrices[kind]
+        return self.schedule.matrix(kind, self.matrices)
+
     def _own(self) -> Doubles:
-        return self.scale * self.encoder.logits()
+        return self.encoder.logits()
 
     def evidence_weights(self, ends: int) -> EvidenceWeights:
         """Return the inputs of the evidence weights; fixed once all messages are received."""
         if ends not in self._evidence_weights:
-            evidence = self._evidence(1 + self.schedule.num_propagated, ends)
+            evidence = self._evidence(len(self.schedule.messages), ends)
             self._evidence_weights[ends] = EvidenceWeights(self._own(), evidence)
         return self._evidence_weights[ends]
 
@@ -276,6 +365,7 @@ class StrictClassifier(StrictTrainer):
             candidates[0].astype(np.float32),
             self._randomized_labels,
             np.stack(self._sent, axis=1) if self._sent else empty,
+            self._predicted,
             self._roles,
         )
 
@@ -294,6 +384,7 @@ class StrictClassifier(StrictTrainer):
             kept={
                 "released": result.released,
                 "propagated_labels": result.propagated_labels,
+                "predicted_labels": result.predicted_labels,
                 **self._remembered(),
             },
             estimates=self.selection.estimates(),
@@ -333,11 +424,11 @@ class StrictClassifier(StrictTrainer):
         return state
 
     def _learnt(self) -> Arrays:
-        """Return scale and matrices; an empty array for a matrix that is not learnt yet."""
-        kinds = 1 + self.schedule.num_propagated
+        """Return the matrices; an empty array for a matrix that is not learnt yet."""
         known = dict(enumerate(self.matrices))
-        matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in range(kinds)}
-        return {"scale": np.array(self.scale), **matrices}
+        kinds = range(len(self.schedule.messages))
+        matrices = {f"matrix/{kind}": known.get(kind, np.empty(0)) for kind in kinds}
+        return {**matrices, AGREEMENT: self.agreed}
 
     def _restore(self, state: Arrays) -> None:
         self.encoder.load_state_dict(state)
@@ -346,29 +437,30 @@ class StrictClassifier(StrictTrainer):
             adam.load_state_dict(state, stage)
 
     def _load_learnt(self, state: Arrays) -> None:
-        """Load scale and matrices.
+        """Load the matrices.
 
         Raises:
             InputError: a matrix is of another size.
         """
-        kinds = range(1 + self.schedule.num_propagated)
-        matrices = [state[f"matrix/{kind}"] for kind in kinds]
-        for kind, matrix in enumerate(matrices):
-            stage = self.schedule[PROPAGATED if kind else RANDOMIZED]
+        stages = [stage for stage, _ in self.schedule.messages]
+        matrices = [state[f"matrix/{kind}"] for kind in range(len(stages))]
+        for kind, (stage, matrix) in enumerate(zip(stages, matrices, strict=True)):
             if matrix.shape not in ((0,), (stage.width(self._rows.width),)):
                 raise InputError(f"the sum matrix/{kind} does not match this run; start a new one")
-        self.scale = float(state["scale"])
         self.matrices = [matrix for matrix in matrices if matrix.size]
+        self.agreed = state[AGREEMENT]
 
     def model_state_dict(self) -> Arrays:
         """Return the trained weights by name."""
         encoder = {
-            name: part for name, part in self.encoder.state_dict().items() if name != "velocity"
+            name: part for name, part in self.encoder.state_dict().items() if name in MODEL_ARRAYS
         }
+        kinds = {f"matrix/{kind}": self._matrix(kind) for kind in range(len(self.matrices))}
         return {
             **encoder,
             **self._scaling_arrays(),
             **self._learnt(),
+            **{name: matrix.ravel() for name, matrix in kinds.items()},
             **{stage: adam.weights for stage, adam in self.optimisers.items()},
             "choice": np.array(self.choice),
             "temperature": np.array(self.temperature),
@@ -380,6 +472,7 @@ class StrictClassifier(StrictTrainer):
         Raises:
             InputError: they do not match the settings of this run.
         """
+        self.schedule = self._schedule_of(kept)
         self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
         self._begin()
         self._check(arrays, kept)
@@ -389,9 +482,23 @@ class StrictClassifier(StrictTrainer):
             adam.weights = arrays[stage]
         self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
         self._randomized_labels = self._of_earlier(kept["released"], -1)
+        self._predicted = self._of_earlier(kept["predicted_labels"], 0)
         sent = kept["propagated_labels"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
         self._old = len(kept["released"])
+
+    def _schedule_of(self, kept: Arrays) -> ClassifySchedule:
+        """Return the schedule with the settings that an earlier run derived from its numbers."""
+        sent, predicted = (kept.get(name) for name in ("propagated_labels", "predicted_labels"))
+        if sent is None or sent.ndim != 3 or predicted is None or predicted.ndim != 2:
+            raise InputError("devices.npz: the messages do not match this run; train again")
+        settings = replace(
+            self.schedule.strict,
+            propagated_labels=sent.shape[1],
+            participation="all" if predicted.shape[1] else "labelled",
+        )
+        config = replace(self.schedule.config, profile_settings=settings)
+        return replace(self.schedule, config=config)
 
     def _scaling_in(self, arrays: Arrays, old: int) -> FeatureScaling | None:
         """Return the scaling of an earlier run; None if it did not scale features.
@@ -416,7 +523,10 @@ class StrictClassifier(StrictTrainer):
                 )
         if not 0 <= arrays["choice"] < len(self.schedule.candidates):
             raise InputError(f"model.npz: invalid choice {int(arrays['choice'])}; train again")
-        released, sent = (kept.get(name, np.empty(0)) for name in ("released", "propagated_labels"))
+        released, sent, predicted = (
+            kept.get(name, np.empty(0))
+            for name in ("released", "propagated_labels", "predicted_labels")
+        )
         schedule = self.schedule
         shape = (len(released), schedule.num_propagated, schedule.propagated_label_mechanism.width)
         if (
@@ -424,6 +534,8 @@ class StrictClassifier(StrictTrainer):
             or released.ndim != 1
             or sent.dtype != np.uint8
             or sent.shape != shape
+            or predicted.dtype != np.uint8
+            or predicted.shape != (len(released), self._predicted_width())
             or len(released) > self.shard.total
             or not (released < self.schedule.label_form.alphabet).all()
         ):
@@ -442,11 +554,15 @@ class StrictClassifier(StrictTrainer):
         Their neighbours repeat the messages of the run, so no new ε is spent on their own data.
         """
         shard = self.shard
-        to_new = shard.neighbours >= self._old
-        from_old = shard.devices[shard.owner] < self._old
+        old = len(shard) if self._old is None else self._old
+        to_new = shard.neighbours >= old
+        from_old = shard.devices[shard.owner] < old
         slots = np.flatnonzero(to_new & from_old)
         yield from self._exchange_randomized_labels(slots)
-        for number in range(1, 1 + len(self._sent)):
-            yield from self._exchange_propagated_labels(number, slots)
+        for kind, (stage, step) in enumerate(self.schedule.messages):
+            if isinstance(stage, PropagatedLabels):
+                yield from self._exchange_propagated_labels(stage.number(step), kind, slots)
+            elif isinstance(stage, PredictedLabels):
+                yield from self._exchange_predicted_labels(kind, slots)
         logits = self.candidates()[self.choice] / self.temperature
         return logits.astype(np.float32)

@@ -1,0 +1,215 @@
+"""All devices take part: rules that keep the guarantees, each with a broken variant; few labels."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.sparse import csr_array
+from tests.narrow import present
+from tests.runs.running import listening
+from tests.strict.replay import whole_run
+from tests.strict.strictly import ALL_TAKE_PART, identical, small, strict
+
+import lumos
+from lumos import Graph
+from lumos.audit.attacks.replay import Transcript, changed, replay
+from lumos.strict.classify.encoder import Encoder
+from lumos.strict.classify.stages import AGREEMENT, ENCODER
+from lumos.strict.features import FeatureRows
+from lumos.training.split import Role
+
+ALL: dict[str, Any] = {**ALL_TAKE_PART, "encoder_epochs": 2, "epochs": 10}
+
+
+def run_of(graph: Graph, roles: np.ndarray) -> Transcript:
+    """A recorded run with these roles, replayed."""
+    return whole_run(graph, roles=roles, **ALL)
+
+
+def sixty() -> tuple[Graph, np.ndarray]:
+    graph = small(60)
+    return graph, np.arange(60) % 5 % 3  # more devices train and validate than test
+
+
+def parts(run: Transcript, stage: str) -> list[np.ndarray]:
+    """[devices, width] vectors in every sum of a stage."""
+    found = []
+    for part in run.parts:
+        if part.stage == stage:
+            vectors: Any = part.vectors
+            dense = vectors.dense() if hasattr(vectors, "dense") else vectors
+            of_all = np.zeros((len(run.roles), dense.shape[1]))
+            of_all[part.devices] = dense
+            found.append(of_all)
+    return found
+
+
+def differ(one: Transcript, two: Transcript, stage: str) -> np.ndarray:
+    """[devices] whether any vector of a stage differs."""
+    pairs = zip(parts(one, stage), parts(two, stage), strict=True)
+    return np.any([(a != b).any(axis=1) for a, b in pairs], axis=0)
+
+
+# Edges: what was sent is all that training depends on.
+
+
+def without_edges(run: Transcript) -> Transcript:
+    """The same messages and sums, and no device has a neighbour."""
+    return replay(run, graph=changed(run.graph, edges=np.empty((0, 2), np.int64)))
+
+
+def test_a_first_edge_switches_nothing_on() -> None:
+    graph, roles = sixty()
+    run = run_of(graph, roles)
+    alone = graph.degrees == 0
+    assert alone.sum() >= 5
+    assert all((vectors[alone] != 0).any(axis=1).all() for vectors in parts(run, ENCODER))
+    for stage in (ENCODER, AGREEMENT):
+        assert not differ(run, without_edges(run), stage).any()
+
+
+def test_devices_that_train_only_with_a_neighbour_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broken variant: a device without neighbours adds nothing, so its first edge shows."""
+    original = Encoder.gradients
+    linked: dict[int, np.ndarray] = {}
+
+    def gradients(self: Encoder) -> Any:
+        found = original(self)
+        found.slope[~linked[0][self.adding]] = 0
+        found.rest[~linked[0][self.adding]] = 0
+        return found
+
+    graph, roles = sixty()
+    run = run_of(graph, roles)
+    monkeypatch.setattr(Encoder, "gradients", gradients)
+    linked[0] = graph.degrees > 0
+    here = replay(run, graph=graph)
+    linked[0] = np.zeros(60, np.bool_)
+    assert differ(here, without_edges(run), ENCODER)[graph.degrees > 0].all()
+
+
+# Labels: validation devices train by what they sent.
+
+
+def with_other_labels(run: Transcript, role: Role) -> Transcript:
+    values = run.labels.values
+    other = np.where(run.roles == role, (values + 1) % 4, values)
+    return replay(run, labels=run.labels._replace(values=other))
+
+
+def test_validation_devices_never_train_by_their_randomized_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph, roles = sixty()
+    run = run_of(graph, roles)
+    assert not differ(run, with_other_labels(run, Role.VALIDATION), ENCODER).any()
+    assert differ(run, with_other_labels(run, Role.TRAIN), ENCODER)[roles == Role.TRAIN].all()
+    # The broken variant trains by all randomized labels.
+    original = FeatureRows.__init__
+
+    def labelled(self: FeatureRows, features: Any, train: Any, **settings: Any) -> None:
+        original(self, features, np.isin(roles, (Role.TRAIN, Role.VALIDATION)), **settings)
+
+    monkeypatch.setattr(FeatureRows, "__init__", labelled)
+    here = replay(run, graph=graph)
+    assert differ(here, with_other_labels(run, Role.VALIDATION), ENCODER).any()
+
+
+# Features: predicted labels are randomized at half of ε.
+
+
+def kept_share(monkeypatch: pytest.MonkeyPatch | None = None) -> tuple[float, float, int]:
+    """How often a predicted label is the prediction itself, by the mechanism, and their number."""
+    if monkeypatch is not None:
+        monkeypatch.setattr(
+            "lumos.strict.classify.trainer.randomized",
+            lambda shard, chosen, mechanism, number, purpose: chosen[:, None].astype(np.uint8),
+        )
+    run = strict("demo:3000", **ALL_TAKE_PART, feature_epsilon=4.0)
+    weights, graph = run.model.weights, present(run.graph)
+    features: Any = graph.features
+    rows: Any = csr_array(features)
+    rows = rows.multiply(1 / np.sqrt(rows.multiply(rows).sum(axis=1))[:, None]).tocsr()
+    logits = rows @ weights["encoder"][:-1] + 0.05 * weights["encoder"][-1]
+    silent = run.model.kept["released"] < 0
+    agree = logits.argmax(axis=1)[silent] == run.model.kept["predicted_labels"][silent, 0]
+    e = np.exp(2.0)
+    return float(agree.mean()), float(e / (e + 5)), int(silent.sum())
+
+
+def test_predicted_labels_are_randomized(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, expected, number = kept_share()
+    assert abs(found - expected) < 5 * np.sqrt(0.25 / number)
+    broken, expected, number = kept_share(monkeypatch)
+    assert broken - expected > 5 * np.sqrt(0.25 / number)
+
+
+def test_whoever_trains_sends_no_predicted_label() -> None:
+    with listening() as wire:
+        run = strict(small(60), **ALL_TAKE_PART)
+    (messages,) = wire.of("strict/prediction")
+    trains = np.flatnonzero(run.model.kept["released"] >= 0)
+    senders = {message.sender for message in messages}
+    assert not senders & set(trains.tolist())
+    assert senders == set(np.flatnonzero(present(run.graph).degrees > 0)) - set(trains.tolist())
+    with listening() as wire:
+        strict(small(60))
+    assert not wire.of("strict/prediction")
+
+
+# The same program, however devices are spread.
+
+
+@pytest.mark.parametrize("shards", [2, 7])
+def test_any_number_of_shards_gives_the_same_run(shards: int) -> None:
+    identical(strict(small(60), **ALL_TAKE_PART), strict(small(60), shards=shards, **ALL_TAKE_PART))
+
+
+def test_a_repeat_and_a_control_change_nothing() -> None:
+    one, two = (strict(small(60), control=control, **ALL_TAKE_PART) for control in (False, True))
+    for name, values in one.model.weights.items():
+        assert_array_equal(values, two.model.weights[name])
+
+
+# Few labels.
+
+
+def accuracy(split: tuple[float, float, float], **settings: Any) -> float:
+    runs = [lumos.train("demo", split=split, seed=seed, **settings) for seed in range(2)]
+    return float(np.mean([run.metrics["test_accuracy"] for run in runs]))
+
+
+def test_few_labels_are_enough() -> None:
+    """A tenth of demo: 59 % before, 43 % without neighbours."""
+    tenth = (0.1, 0.1, 0.8)
+    assert accuracy(tenth) > 0.80
+    assert accuracy(tenth, participation="labelled") < 0.80
+    assert accuracy((0.05, 0.05, 0.9)) > 0.60
+
+
+def by_chance(devices: int = 1500) -> Graph:
+    """Edges that know nothing of classes, and words that do."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 4, devices)
+    likely = np.arange(200) % 4 == labels[:, None]
+    words = rng.random((devices, 200)) < np.where(likely, 0.06, 0.02)
+    return Graph.from_edges(
+        rng.integers(0, devices, (4 * devices, 2)),
+        devices=devices,
+        features=csr_array(words.astype(np.float32)),
+        labels=labels,
+    )
+
+
+def test_edges_that_say_nothing_cost_little_where_labels_are_few() -> None:
+    """Compared with the local model of labelled devices only, on the same splits."""
+    split, graph = (0.1, 0.1, 0.8), by_chance()
+    gains = []
+    for seed in range(4):
+        run = lumos.train(graph, split=split, seed=seed)
+        alone = lumos.train(graph, split=split, seed=seed, participation="labelled")
+        gains.append(run.metrics["test_accuracy"] - present(alone.own)["test_accuracy"])
+    assert np.mean(gains) > -0.03
