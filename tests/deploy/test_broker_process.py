@@ -103,12 +103,14 @@ from pathlib import Path
 from lumos.deploy import local_federation
 from lumos.deploy.broker import Broker
 local_federation.load_program = lambda path: None
-local_federation.run_device = lambda path, broker: time.sleep(600)
+local_federation.run_device = lambda path, broker, account: time.sleep(600)
 broker = Broker(*map(Path, sys.argv[1:]))
 broker.start()
 folders = [Path("device-0"), Path("device-1")]
 devices = local_federation.fork(partial(local_federation.run_devices, folders))
 while len(local_federation.children_of(devices)) < len(folders):
+    if os.waitpid(devices, os.WNOHANG)[0]:
+        sys.exit("the devices ended")
     time.sleep(0.01)
 print(broker.pid, devices, *local_federation.children_of(devices), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -119,7 +121,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_whatever_is_started_dies_with_its_parent(config: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", UP, str(config), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
     started = [int(pid) for pid in done.stdout.split()]
     assert len(started) == 4
