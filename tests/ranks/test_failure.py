@@ -198,7 +198,7 @@ def test_a_rank_whose_program_raises_says_so_for_all() -> None:
     assert (end.status, end.line) == (1, "")
     assert ended.left == []
     (line,) = ended.reported
-    assert line.startswith("lumos: rank 1 failed in epoch 6, round ")
+    assert line.startswith("lumos: rank 1 failed in epoch 9, round ")
     assert "ValueError in " in line
     assert "device 7" not in line
 

@@ -341,7 +341,7 @@ def test_chance_that_is_believed_costs_little() -> None:
     assert run.metrics["test_auc"] > (run.own or {})["test_auc"] - 0.02
 
 
-@pytest.mark.parametrize("seed", [0, 1, 3])
+@pytest.mark.parametrize("seed", [0, 1, 4])
 def test_a_random_graph_is_scored_by_degrees(seed: int) -> None:
     graph = random_graph(seed)
     run = linked(graph, seed=seed, protect="none")

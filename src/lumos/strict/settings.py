@@ -99,8 +99,8 @@ class StrictSettings:
     propagated_labels: int | None = None
     """Number of propagated labels that a device sends to its neighbours, randomized and the same to
     all of them; 0 to 3. classify: the class that received messages point to; by default 1 from
-    2,000 devices per class on, otherwise 2, and one more if all devices take part. link: the random
-    mark received most often, 3 by default."""
+    two thousand devices per class on, otherwise 2, and one more if all devices take part. link: the
+    random mark received most often, 3 by default."""
     propagated_epsilon: float = 4.0
     """ε of one propagated label. It protects edges and degrees: a propagated label depends on the
     messages of the edges that a device uses, not on its own features or label."""
@@ -110,7 +110,7 @@ class StrictSettings:
     randomized prediction of its own features, at half of feature_epsilon, and adds to the sums of
     the local classifier, with its own propagated label in place of a label. auto: all if labels are
     few; a randomized label of strength r counts as r² labels, and few are less than a fifth of
-    the devices and less than 1,000 per class (classify)."""
+    the devices and less than a thousand per class (classify)."""
     tree_network: bool = False
     """Also train a tree network (`backbone`) on randomized and propagated labels, as one more
     candidate for the private model selection by validation devices (classify)."""
