@@ -390,14 +390,28 @@ def ended(seed: int, *, echo: bool = False) -> Ended:
 
 
 def test_matrix_of_propagated_labels_is_flat_where_edges_say_nothing() -> None:
-    """True for validation devices, not for training devices, whose randomized labels come back.
+    """In most such graphs, the shrunk matrix of randomized labels tells nothing.
 
-    They do not come back over edges that a device uses: the other end has not used them.
+    Propagated labels are drawn by chance then: nothing comes back to training devices.
     """
     for seed in range(2):
         run = ended(seed)
+        assert not run.trainer._evidence(1, ONE)[0].any()
+        for role in (Role.VALIDATION, Role.TRAIN):
+            assert run.dependence(role) < 0.035
+            assert run.dependence(role, ONE) < 0.035
+
+
+def test_randomized_labels_come_back_to_training_devices() -> None:
+    """Where chance exceeds what is shrunk; not to validation devices, which sent none.
+
+    They do not come back over edges that a device uses: the other end has not used them.
+    """
+    for seed in (4, 12):
+        run = ended(seed)
+        assert run.trainer._evidence(1, ONE)[0].any(), "the example shows what comes back"
         assert run.dependence(Role.VALIDATION) < 0.035
-        assert run.dependence(Role.TRAIN) > 0.045
+        assert run.dependence(Role.TRAIN) > 0.1
         assert run.dependence(Role.TRAIN, ONE) < 0.035
 
 
