@@ -44,7 +44,7 @@ def moments(folder: PartsFolder) -> tuple[WatchedFederation, dict[str, RunStatus
     """An undisturbed run, and where it stood before it, in its setup, in epochs, and at its end."""
     federation = WatchedFederation(folder, config_of())
     coordinator, seen = federation.coordinator, {"before": federation.status()}
-    for name, phase in (("setup", 1), ("third epoch", 4), ("last sums", coordinator.job.last)):
+    for name, phase in (("setup", 1), ("seventh epoch", 8), ("last sums", coordinator.job.last)):
         seen[name] = federation.run_until(federation.in_phase(phase))
         check(federation, seen[name])
     seen["end"] = federation.run_until(lambda: coordinator.finished)
@@ -97,7 +97,7 @@ def test_phases(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None
     epochs = SETTINGS["epochs"]
     expected = {
         "setup": ("setup", 2),
-        "third epoch": (f"epoch 3 of {epochs}", 5),
+        "seventh epoch": (f"epoch 7 of {epochs}", 9),
         "last sums": ("the last sums", epochs + 3),
         "end": ("the last sums", epochs + 3),
     }
@@ -108,7 +108,7 @@ def test_phases(moments: tuple[WatchedFederation, dict[str, RunStatus]]) -> None
         assert status.phases_done == number - (name != "end")
         assert (status.ended is None) == (name != "end")
         assert (status.online, status.silent, status.left_out) == (DEVICES, [], [])
-    assert seen["third epoch"].headline == f"Epoch 3 of {epochs}: 12 of 12 devices online"
+    assert seen["seventh epoch"].headline == f"Epoch 7 of {epochs}: 12 of 12 devices online"
     assert seen["end"].ended == ""
     assert seen["end"].headline == (
         f"The run has finished after {seen['end'].sums} sums; all 12 devices stayed"
@@ -124,7 +124,8 @@ def test_losses_are_those_of_the_simulation(
     losses = [(event.epoch, event.loss) for event in run.history if event.loss is not None]
     assert losses
     assert moments[1]["end"].losses == losses
-    assert moments[1]["third epoch"].losses == [one for one in losses if one[0] < 3]
+    assert moments[1]["seventh epoch"].losses == [one for one in losses if one[0] < 7]
+    assert moments[1]["seventh epoch"].losses
 
 
 def test_who_does_not_answer_and_who_is_left_out(folder: PartsFolder) -> None:
@@ -157,7 +158,7 @@ def test_a_coordinator_that_starts_again(folder: PartsFolder, tmp_path: Path) ->
     federation = WatchedFederation(folder, config_of(), tmp_path / "history.json")
     federation.run_until(lambda: federation.coordinator.phase == 3)
     federation.kill(5)
-    before = federation.run_until(lambda: federation.coordinator.phase == 6)
+    before = federation.run_until(lambda: federation.coordinator.phase == 8)
     assert before.losses
     assert before.left_out
     federation.kill(COORDINATOR)
@@ -319,8 +320,8 @@ def test_it_depends_on_private_data_by_losses_alone(
     """The same run with all edges, features and labels at other devices tells the same."""
     other = shuffled(lumos.load(f"demo:{DEVICES}"), seed=8)
     federation = WatchedFederation(split(other, tmp_path / "parts"), config_of())
-    status = federation.run_until(lambda: federation.coordinator.phase == 4)
-    one, two = as_json(moments[1]["third epoch"]), as_json(status)
+    status = federation.run_until(lambda: federation.coordinator.phase == 8)
+    one, two = as_json(moments[1]["seventh epoch"]), as_json(status)
     losses = [one.pop("losses"), two.pop("losses")]
     assert losses[0] != losses[1]
     assert one == two
