@@ -12,6 +12,7 @@ from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, MaskedFlags, R
 from lumos.deploy.protocol.rounds import DeviceRounds, FlagMasks
 from lumos.deploy.virtual import (
     ATTACKED,
+    ROUNDS,
     TIMING_ATTACKS,
     Federation,
     area_under_curve,
@@ -42,6 +43,19 @@ def views(folders: list[PartsFolder], attack: str, seed: int = 1) -> list[list[A
         attacked.run()
         found.append(attacked.view)
     return found
+
+
+def test_rounds_between_neighbours_are_attacked(two_graphs: list[PartsFolder]) -> None:
+    found: set[int] = set()
+
+    def look(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        if COORDINATOR not in (sender, receiver):
+            topics = ("strict/symbol", "strict/opinion")
+            data = [frame for frame in frames if isinstance(frame, Data)]
+            found.update(frame.key.phase for frame in data if frame.topic in topics)
+
+    Federation(two_graphs[0], CONFIG, watch=look).run()
+    assert found == set(ROUNDS)
 
 
 @pytest.mark.parametrize("attack", TIMING_ATTACKS)

@@ -318,8 +318,10 @@ class Federation:
 
 ATTACKED = {"encoder_epochs": 1, "propagated_labels": 1, "epochs": 6, "tree_network": False}
 """Settings of attacked runs: few epochs."""
-ROUNDS = (5, 6)
+ROUNDS = (3, 4)
 """Their phases that begin with a round between neighbours."""
+LAST_WATCHED = 6
+"""The phase whose summands the coordinator still waits for."""
 HELD = 10.0
 """Seconds for which one device is held up."""
 HORIZON = 40.0
@@ -341,7 +343,7 @@ class TimingAttack:
         total = federation.total
         self.able = {phase: np.full(total, np.nan) for phase in ROUNDS}
         """By phase, [devices]: when each can speak to its neighbours, as the coordinator knows."""
-        self.sent = {phase: np.full(total, np.inf) for phase in ROUNDS}
+        self.sent = {phase: np.full(total, np.inf) for phase in (*ROUNDS, LAST_WATCHED)}
         """By phase, [devices]: when the next summand of each came."""
         self._other = np.full(total, np.inf)
         self.view: list[tuple[Any, ...]] = []
@@ -371,7 +373,7 @@ class TimingAttack:
 
     def run(self) -> Doubles:
         """Run until the last summand is there or nothing comes; return `scores`."""
-        last = self.sent[ROUNDS[-1]]
+        last = self.sent[LAST_WATCHED]
         with suppress(TimeoutError):
             self.federation.run(lambda: self._is_over(last), 3 * HORIZON)
         return self.scores()
