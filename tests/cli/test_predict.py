@@ -184,7 +184,6 @@ def test_export_of_other_models(
         parts = {
             "encoder",
             "feature_weights",
-            "scale",
             "evidence_weights",
             "choice",
             "temperature",

@@ -165,7 +165,8 @@ def bound(one: int, other: int) -> float:
 def test_a_strict_folder_has_only_what_devices_sent(folders: dict[str, Path]) -> None:
     sent = {
         "classify": {"devices.npz/ids", "devices.npz/logits", "devices.npz/released",
-                     "devices.npz/propagated_labels", "split.npz/roles"},  # roles are public
+                     "devices.npz/propagated_labels", "devices.npz/predicted_labels",
+                     "split.npz/roles"},  # roles are public
         "link": {"devices.npz/ids", "devices.npz/sent", "answers.npz/answers/asked",
                  "answers.npz/answers/answered", "answers.npz/answers/calibrated"},
     }  # fmt: skip

@@ -23,7 +23,7 @@ def planetoid() -> Run:
 
 
 def test_a_split_with_few_labels_says_why_scores_are_low(planetoid: Run) -> None:
-    assert planetoid.metrics["test_accuracy"] < 0.7
+    assert planetoid.metrics["test_accuracy"] < 0.85  # 0.93 with half of the labels
     texts = " ".join(planetoid.warnings)
     assert "120 training devices are too few for 3,607 weights under this noise" in texts
     assert "the split trains on 120 of 2,000 labelled devices" in texts

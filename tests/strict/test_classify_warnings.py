@@ -92,7 +92,7 @@ def test_few_validation_devices() -> None:
     assert warnings(schedule, found(error=WIDE)) == []
     (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
-    assert sentence.endswith("a standard error of 10 points")
+    assert sentence.endswith("a standard error of 12 points")
     # A model selection of so few has such an error.
     selection = Selection.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
     assert selection.accuracy[1] > WIDE

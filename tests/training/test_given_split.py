@@ -18,7 +18,7 @@ from lumos.training.split import Role, split_edges, split_vertices
 
 geometric = pytest.importorskip("torch_geometric")
 
-QUICK: dict[str, Any] = {"encoder_epochs": 2, "epochs": 8}
+QUICK: dict[str, Any] = {"encoder_epochs": 2, "epochs": 12}
 N = 60
 
 

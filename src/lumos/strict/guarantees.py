@@ -464,7 +464,7 @@ def shortcuts(schedule: Schedule) -> list[str]:
 
 WEAK_LABEL = 0.4
 """Strength r of a randomized label below which a run warns."""
-WIDE = 0.05
+WIDE = 0.06
 """Standard error of the selected accuracy above which a run warns."""
 FEW = 25.0
 """Effective training devices per class below which a run warns: a randomized label of strength r is

@@ -180,7 +180,7 @@ class RunSettings(TypedDict, total=False):
     # of the profiles
     label_epsilon: float
     mechanism: str
-    propagated_labels: int
+    propagated_labels: int | None
     propagated_epsilon: float
     participation: Literal["auto", "labelled", "all"]
     tree_network: bool
@@ -205,6 +205,7 @@ class RunSettings(TypedDict, total=False):
     low: float
     high: float
     bins: bool
+    encoder: str
     literal: bool
     recovery: Literal["shrunk", "literal"]
     virtual_nodes: bool

@@ -266,6 +266,7 @@ class StrictClassifier(StrictTrainer):
         """Have devices whose label does not train send what the local classifier predicts."""
         shard, mechanism = self.shard, self.schedule.predicted_label_mechanism
         self._predicted = randomized(shard, self._own().argmax(axis=1), mechanism, 0, PREDICTION)
+        self._predicted[self._randomized_labels >= 0] = 0  # not sent, so not kept either
         yield from self._exchange_predicted_labels(kind, None)
 
     def _exchange_predicted_labels(self, kind: int, slots: Ints | None) -> Program[None]:
