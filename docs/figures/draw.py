@@ -244,9 +244,11 @@ def draw_epoch(canvas: Canvas) -> None:
 
 
 def strict_defaults() -> tuple[StrictSettings, dict[str, int]]:
-    """Return the default settings, and the number of sums of each stage."""
+    """Return the default settings, and the number of sums of each stage on demo."""
     config = Config.of(profile="strict")
-    schedule = ClassifySchedule(config=config, devices=4, training=2, validation=1, classes=2)
+    schedule = ClassifySchedule(
+        config=config, devices=2000, training=1000, validation=500, classes=6
+    )
     return schedule.strict, {stage.name: stage.num_sums for stage in schedule.stages}
 
 
@@ -259,9 +261,9 @@ def pair(epsilon: float, delta: float) -> str:
 def draw_strict(canvas: Canvas) -> None:
     """Draw the stages of strict classification, and what leaves a device in each."""
     strict, sums = strict_defaults()
-    label, rounds = f"ε = {strict.label_epsilon:g}", strict.propagated_labels
+    label = f"ε = {strict.label_epsilon:g}"
     features = pair(strict.feature_epsilon, strict.delta)
-    learnt = sums["counts"] + sums["encoder"] + sums["scale"]
+    learnt = sums["counts"] + sums["encoder"]
     chosen = sums["selection"] + sums["temperature"]
     canvas.title("The strict profile", "Stages of classification, and what leaves a device")
     stages: list[tuple[str, str, dict[str, str]]] = [
@@ -284,7 +286,7 @@ def draw_strict(canvas: Canvas) -> None:
             "Propagated labels",
             "Labels reach devices that are further away",
             {
-                f"in {rounds} rounds, the class that received labels": GREEN,
+                f"in {sums[PROPAGATED]} rounds, the class that received labels": GREEN,
                 f"point to, ε = {strict.propagated_epsilon:g} each, about edges": "",
                 f"{sums[PROPAGATED]} sums of validation devices": BLUE,
             },
@@ -325,6 +327,13 @@ def draw_strict(canvas: Canvas) -> None:
     canvas.text(58, y + 12, "to all neighbours, the same to each", color=GREEN)
     canvas.arrow(MARGIN, y + 36, 50, y + 36, BLUE)
     canvas.text(58, y + 36, "to the coordinator: masked, and with noise", color=BLUE)
+    few = (
+        "Numbers: graph demo. Where labels are few, all",
+        "devices add to sums, and those that do not train",
+        "send all neighbours one predicted label.",
+    )
+    for line, words in enumerate(few):
+        canvas.text(MARGIN, y + 60 + STEP * line, words, color=MUTED)
 
 
 # Who sees what: docs/privacy.md; the topics of `lumos.paper.messages`, `lumos.strict.messages`.
@@ -352,8 +361,10 @@ def draw_who(canvas: Canvas) -> None:
             ],
             [
                 f"+a randomized label, ε = {label:g}",
-                f"+{strict.propagated_labels} propagated labels,",
+                "+1 to 3 propagated labels,",
                 f"ε = {strict.propagated_epsilon:g} each, about edges",
+                "+few labels: a predicted",
+                f"label, features ε = {strict.feature_epsilon / 2:g}",
                 "-hints at the degree",
             ],
         ),
@@ -503,7 +514,7 @@ PICTURES: dict[str, tuple[float, float, Callable[[Canvas], None]]] = {
     "tree": (WIDTH, 682, draw_tree),
     "epoch": (WIDTH, 682, draw_epoch),
     "lumos": (WIDTH + 440, 682, draw_lumos),
-    "strict": (WIDTH, 890, draw_strict),
+    "strict": (WIDTH, 958, draw_strict),
     "who-sees-what": (WIDTH, 664, draw_who),
     "architecture": (WIDTH, 684, draw_architecture),
     "facebook-workloads": (WIDTH, 486, draw_workloads),

@@ -41,8 +41,8 @@ class TreeGCN(torch.nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.empty(inputs, outputs))
-        self.bias = torch.nn.Parameter(torch.empty(outputs))
+        self.weight = torch.nn.Parameter(torch.zeros(inputs, outputs))
+        self.bias = torch.nn.Parameter(torch.zeros(outputs))
 
     def table(self, activation: Activation) -> Tensor:
         """[in, out] what rows are multiplied with: W/2, times the factor of the dropout."""
@@ -414,10 +414,10 @@ class TreeGAT(torch.nn.Module):
     def __init__(self, inputs: int, outputs: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.weight = torch.nn.Parameter(torch.empty(inputs, heads * outputs))
-        self.source = torch.nn.Parameter(torch.empty(heads, outputs))
-        self.target = torch.nn.Parameter(torch.empty(heads, outputs))
-        self.bias = torch.nn.Parameter(torch.empty(heads * outputs))
+        self.weight = torch.nn.Parameter(torch.zeros(inputs, heads * outputs))
+        self.source = torch.nn.Parameter(torch.zeros(heads, outputs))
+        self.target = torch.nn.Parameter(torch.zeros(heads, outputs))
+        self.bias = torch.nn.Parameter(torch.zeros(heads * outputs))
 
     def table(self, activation: Activation) -> Tensor:
         """[in, heads · width] what rows are multiplied with: W.

@@ -89,7 +89,7 @@ class TreeNetwork(torch.nn.Module):
             layers += [TreeGAT(inputs[-1], settings.output, 1)]
         else:
             if settings.projection:
-                self.projection = torch.nn.Parameter(torch.empty(features, width))
+                self.projection = torch.nn.Parameter(torch.zeros(features, width))
             if settings.model is None:
                 layers = make_layers(settings, inputs)
             else:
