@@ -154,6 +154,9 @@ def test_whoever_trains_sends_no_predicted_label() -> None:
     trains = np.flatnonzero(run.model.kept["released"] >= 0)
     senders = {message.sender for message in messages}
     assert not senders & set(trains.tolist())
+    predicted = run.model.kept["predicted_labels"]  # run folders keep them
+    assert not predicted[trains].any()
+    assert np.delete(predicted, trains, axis=0).any()
     assert senders == set(np.flatnonzero(present(run.graph).degrees > 0)) - set(trains.tolist())
     with listening() as wire:
         strict(small(60))

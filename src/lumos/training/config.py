@@ -120,7 +120,6 @@ TRAIN_OPTIONS = (
     "propagated_epsilon",
     "participation",
     "epsilon",
-    "scaling",
     "score_queries",
     "account",
     "aggregate",
