@@ -530,7 +530,7 @@ _OF_DEVICES = {
     "bytes_sent": "bytes_received",
     "bytes_received": "bytes_sent",
 }
-"""What devices send to the coordinator, by what it receives, and the other way round."""
+"""By count of devices, the count of the coordinator that it equals: sent here is received there."""
 
 
 SILENT_BEATS = 5

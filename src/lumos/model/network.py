@@ -79,7 +79,7 @@ class TreeNetwork(torch.nn.Module):
         inputs = [width, *self.widths[:-1]]
         layers: Sequence[torch.nn.Module] = []
         self.device = checked_device(settings.device)
-        """Where layers that are not ours run; features and embeddings stay on the processor."""
+        """Torch device of own layers; features and embeddings stay on the processor."""
         self.projection: torch.nn.Parameter | None = None
         self.model: torch.nn.Module | None = None
         if settings.fast and settings.backbone == "gcn":

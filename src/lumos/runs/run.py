@@ -48,7 +48,7 @@ DEPLOYED = (
     "(lumos up --stay, then lumos predict FOLDER/device-17), or predict for new devices from their "
     "features (`new_device`)"
 )
-"""What a run of real devices cannot answer, and who can."""
+"""Message for questions that only a real device itself can answer."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):

@@ -152,7 +152,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     classes: list[str]
     """Names of the classes; none for link."""
     labels: LabelValues | None = None
-    """What predictions return for each class; None: its name."""
+    """Value that predictions return for each class; None: its name."""
     notes: list[str]
     """Notes about the graph from when it was read."""
     settings: dict[str, Any]

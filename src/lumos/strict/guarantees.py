@@ -72,7 +72,7 @@ EVERYONE = "everyone who sees every message, every sum and the model"
 
 
 class Cell(NamedTuple):
-    """What is guaranteed in one column of a table."""
+    """Guarantee in one column of a table."""
 
     text: str
     told_apart: float | None = None
@@ -80,7 +80,7 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is guaranteed about one relation."""
+    """Guarantee about one relation."""
 
     cells: tuple[str, ...]
     told_apart: float | None = None

@@ -20,7 +20,8 @@ MIN_CLIP = 0.05
 """Smallest clipping norm: the rounding error of a million weights stays within its margin."""
 ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
 PROPAGATED, MANY_PER_CLASS = 2, 2000
-"""Propagated labels of `classify` by default, one less from so many devices per class on."""
+"""Default number of propagated labels of `classify`: one less from this number of devices per class
+on."""
 LINK_SUMS, LINK_PROPAGATED = 4, 3
 """Sums of products that train the encoder of `link`, and propagated labels that devices send."""
 CALIBRATION_QUERIES = 2

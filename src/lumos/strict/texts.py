@@ -62,7 +62,7 @@ def classify_in_words(guarantees: Sequence[Mapping[str, Any]], classes: int) -> 
     """Return a line each on label, features, edges and what is not protected, and on who sees it.
 
     Args:
-        classes: the label is one of so many.
+        classes: number of classes of the label.
     """
     rows = {row[ABOUT]: row for row in guarantees}
     label = rows[LABEL_REPLACED]

@@ -30,9 +30,9 @@ from lumos.secagg.topics import ALIVE, SUM
 from lumos.typing import Arrays
 
 SLOWER = 10.0
-"""A device is not lost before it has taken so many times as long as the median device."""
+"""Smallest multiple of the median device's time after which a device is lost."""
 PATIENT = 5.0
-"""Deadlines are so many times as long while fewer than half of the devices have answered."""
+"""Factor of deadlines while fewer than half of the devices have answered."""
 
 
 class CoordinatorStore(ParticipantStore, Protocol):

@@ -97,9 +97,9 @@ class DeviceParticipant:
         self._next_tick: float = tick_before(now, tick) + 1
         """The number of the next tick that is used; infinite while there is nothing to do."""
         self._waiting: list[Frame] = []
-        """What the coordinator has sent since the last tick."""
+        """Messages of the coordinator since the last tick."""
         self._taken: list[Frame] = []
-        """What it sent before that tick, and is not handled yet."""
+        """Earlier messages of the coordinator that are not handled yet."""
         self._deadline, self._last_received = deadline, now
         saved = store.load()
         self.phase = 0 if saved is None else job.load_state_dict(saved)

@@ -317,7 +317,7 @@ class DeviceRounds(_Rounds[Result]):
     neighbours: Ints
     """Ids."""
     masks: FlagMasks | None = None
-    """Of its flags; None for rounds of two devices alone, which no coordinator closes."""
+    """Masks of its flags; None for rounds of two devices alone, which no coordinator closes."""
     tick: float = TICK
     """Seconds between two ticks."""
     came_back: bool = False
