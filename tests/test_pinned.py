@@ -211,7 +211,7 @@ def deployment_numbers(federation: Federation) -> Numbers:
         for participant in (COORDINATOR, *range(federation.total))
     ]
     weights = [
-        list(participant.job.trainer.model_state_dict().values()) for participant in participants
+        list(participant.job.trainer.state_dict("model").values()) for participant in participants
     ]
     flows = [participant.job.ledgers.flows() for participant in participants]
     return {

@@ -317,16 +317,16 @@ def test_a_new_device_receives_the_same_every_time(
 ) -> None:
     monkeypatch.setattr(neighbours, "PREDICTIONS", 8)
     assert not report([neighbours.new_device_row(scene_of(graph))]).exceeded
-    real = StrictClassifier.load_model_state_dict
+    real = StrictClassifier.load_state_dict
 
-    def redrawn(self: StrictClassifier, arrays: Any, kept: Any) -> None:
+    def redrawn(self: StrictClassifier, state: Any, part: Any = "run") -> None:
         classes = self.schedule.classes
         fresh = np.random.default_rng().integers(
-            0, classes, kept["propagated_labels"].shape, np.uint8
+            0, classes, state["propagated_labels"].shape, np.uint8
         )
-        real(self, arrays, {**kept, "propagated_labels": fresh})
+        real(self, {**state, "propagated_labels": fresh}, part)
 
-    monkeypatch.setattr(StrictClassifier, "load_model_state_dict", redrawn)
+    monkeypatch.setattr(StrictClassifier, "load_state_dict", redrawn)
     assert report([neighbours.new_device_row(scene_of(graph))]).exceeded
 
 

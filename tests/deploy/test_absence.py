@@ -43,7 +43,7 @@ def same(one: Arrays, other: Arrays) -> bool:
 
 
 def weights(federation: Federation, participant: int = COORDINATOR) -> Arrays:
-    return federation.participants[participant].job.trainer.model_state_dict()
+    return federation.participants[participant].job.trainer.state_dict("model")
 
 
 class Killer:

@@ -41,7 +41,7 @@ def undisturbed() -> Arrays:
 
 def assert_weights(federation: DiskFederation, wanted: Arrays) -> None:
     for participant in PARTICIPANTS:
-        found = federation.participants[participant].job.trainer.model_state_dict()
+        found = federation.participants[participant].job.trainer.state_dict("model")
         assert found.keys() == wanted.keys()
         assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
         assert federation.participants[participant].ended == ""

@@ -57,7 +57,7 @@ def run_out(made: Federation[Any]) -> tuple[Any, dict[str, np.ndarray]]:
     made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
     made.run(lambda trainer: trainer.epochs(0, last), lambda program: program.epochs(0, last))
     outcome = made.finish()
-    return outcome, made.first_trainer.model_state_dict()
+    return outcome, made.first_trainer.state_dict("model")
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ class _ParticipantProcess:
 
 
 def _weights(job: TrainingJob) -> Arrays:
-    return {} if job.last == TREES else job.trainer.model_state_dict()
+    return {} if job.last == TREES else job.trainer.state_dict("model")
 
 
 def _refuse_interrupted(stop: StopRequest) -> None:

@@ -13,7 +13,7 @@ from lumos.errors import ProtocolError
 from lumos.exchange.counts import AnswerCounts, Booking, Flows, FlowsByTopic, Spending
 from lumos.exchange.messages import TOPICS, Batch, Topic
 from lumos.storage import part_of
-from lumos.typing import Arrays, Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints, StatePart
 
 ROUND = "|round"
 """In a checkpoint: rounds of the federation, one number; all else is by device."""
@@ -118,8 +118,29 @@ class Ledger:
         """The same for what really passed on the ideal topics, in the clear."""
         return self._clear.by_topic()
 
-    def state_dict(self) -> dict[str, Ints]:
-        """Flows and rounds so far, for a checkpoint. Comparisons and ε are not in it."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """Flows and rounds so far; for `device` everything, under `flows/` and other names.
+
+        A run that goes on from a checkpoint repeats its comparisons and releases: only a
+        participant that may be restarted at any moment stores their counts.
+        """
+        if part == "device":
+            sections = {
+                "flows": self.state_dict(),
+                "answers": self.answers.state_dict(),
+                "spent": self._spending.state_dict(),
+                "edges": self._edge_spending.state_dict(),
+            }
+            return {
+                **{
+                    f"{of}/{name}": rows
+                    for of, own in sections.items()
+                    for name, rows in own.items()
+                },
+                "lengths": np.array(sorted(self.lengths), np.int64),
+                "groups": np.array(sorted(self.groups), np.str_),
+                "scores": np.array(self.scores),
+            }
         flows = {
             f"{name}|{prefix}{flow}": counts
             for prefix, by_topic in (("", self.flows()), (_CLEAR, self.clear_flows()))
@@ -128,32 +149,8 @@ class Ledger:
         }
         return {**flows, "|rounds": self.device_rounds.copy(), ROUND: np.array([self.round])}
 
-    def whole_state_dict(self) -> Arrays:
-        """Everything that is counted, for a participant that may be restarted at any moment."""
-        return {
-            **{f"flows/{name}": counts for name, counts in self.state_dict().items()},
-            **{f"answers/{name}": counts for name, counts in self.answers.state_dict().items()},
-            **{f"spent/{name}": column for name, column in self._spending.state_dict().items()},
-            **{
-                f"edges/{name}": column for name, column in self._edge_spending.state_dict().items()
-            },
-            "lengths": np.array(sorted(self.lengths), np.int64),
-            "groups": np.array(sorted(self.groups), np.str_),
-            "scores": np.array(self.scores),
-        }
-
-    def load_whole_state_dict(self, state: Arrays) -> None:
-        """Continue from `whole_state_dict`, in a ledger that has counted nothing."""
-        self.load_state_dict(part_of(state, "flows/"))
-        self.answers.load_state_dict(part_of(state, "answers/"))
-        self._spending.load_state_dict(part_of(state, "spent/"))
-        self._edge_spending.load_state_dict(part_of(state, "edges/"))
-        self.lengths = set(state["lengths"].tolist())
-        self.groups = set(state["groups"].tolist())
-        self.scores = int(state["scores"])
-
-    def fits(self, state: dict[str, Ints]) -> bool:
-        """Return whether this participant can continue from `state`."""
+    def fits(self, state: Arrays) -> bool:
+        """Return whether this participant can continue from the part `run` of a state."""
         sizes = {ROUND: 1, "|rounds": len(self.device_rounds)}
         flows = {prefix + flow for prefix in ("", _CLEAR) for flow in Booking._fields}
         for key in state.keys() - sizes.keys():
@@ -167,8 +164,19 @@ class Ledger:
             for key, counts in state.items()
         )
 
-    def load_state_dict(self, state: dict[str, Ints]) -> None:
-        """Continue from a checkpoint: flows and rounds are what they were then."""
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """Continue from a state: flows and rounds are what they were then.
+
+        With `device`, the ledger has counted nothing before.
+        """
+        if part == "device":
+            self.answers.load_state_dict(part_of(state, "answers/"))
+            self._spending.load_state_dict(part_of(state, "spent/"))
+            self._edge_spending.load_state_dict(part_of(state, "edges/"))
+            self.lengths = set(state["lengths"].tolist())
+            self.groups = set(state["groups"].tolist())
+            self.scores = int(state["scores"])
+            state = part_of(state, "flows/")
         flows: FlowsByTopic = {}
         clear: FlowsByTopic = {}
         for key, counts in state.items():

@@ -185,13 +185,11 @@ class PaperProfile:
         )
         return Programs(trainers=[*trainers], coordinator=coordinator)
 
-    def check_weights(
-        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
-    ) -> None:
+    def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Refuse weights that do not match the model of the settings."""
         from lumos.paper.trainer import FullModel
 
-        FullModel(config.model, features, classes).take(weights, kept)
+        FullModel(config.model, features, classes).take(state)
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
         """Dot products of embeddings."""

@@ -47,7 +47,7 @@ from lumos.training.metrics import dot_products
 from lumos.training.problem import PrivateData
 from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Optimizer, Outcome
 from lumos.trees.forest import Forest
-from lumos.typing import Arrays, Doubles, Floats, Ints
+from lumos.typing import Arrays, Doubles, Floats, Ints, StatePart
 
 BUFFER = "buffer/"
 """Beginning of the names of buffers in `Outcome.kept`."""
@@ -100,12 +100,14 @@ class FullModel(torch.nn.Module):
             f"{BUFFER}{name}": value.detach().cpu().numpy() for name, value in self.named_buffers()
         }
 
-    def take(self, weights: Arrays, kept: Arrays) -> None:
-        """Set all parameters and buffers by name.
+    def take(self, state: Arrays) -> None:
+        """Set all parameters and buffers by name; names of buffers begin with `BUFFER`.
 
         Raises:
             InputError: they are not those of this model.
         """
+        constants, mine = part_of(state, BUFFER), part_of(self.kept(), BUFFER)
+        weights = {name: array for name, array in state.items() if not name.startswith(BUFFER)}
         shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
         numbers = all(array.dtype == np.float32 for array in weights.values())
         found = {name: array.shape for name, array in weights.items()}
@@ -115,7 +117,6 @@ class FullModel(torch.nn.Module):
                 f"the weights do not match the model: {name} is {_shape(found.get(name))} in the "
                 f"run, {_shape(shapes.get(name))} in the model"
             )
-        constants, mine = part_of(kept, BUFFER), part_of(self.kept(), BUFFER)
         if not numbers or {n: (a.shape, a.dtype) for n, a in constants.items()} != {
             n: (a.shape, a.dtype) for n, a in mine.items()
         }:
@@ -309,9 +310,12 @@ class PaperTrainer:
         """After `load_state_dict`: `setup` has exchanged everything that is needed."""
         yield from ()
 
-    def state_dict(self) -> Arrays:
-        """Everything that the next epochs depend on."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """Everything that the next epochs depend on, or after `finish` the selected weights."""
         weights = self.weights
+        if part == "model":
+            named = self.model.named_parameters()
+            return {name: value.detach().cpu().numpy() for name, value in named}
         return {
             **weights.optimizer.state_dict("optimizer"),
             "best": weights.best,
@@ -319,16 +323,16 @@ class PaperTrainer:
             "best_epoch": np.array(weights.best_epoch),
         }
 
-    def load_state_dict(self, state: Arrays) -> None:
-        """Go on from a state."""
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """Go on from a state, or take the weights of an earlier run."""
         weights = self.weights
+        if part == "model":
+            self.model.take(state)
+            weights.best = self.model.vector()
+            return
         weights.optimizer.load_state_dict(state, "optimizer")
         weights.best, weights.best_score = state["best"], float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
-
-    def model_state_dict(self) -> Arrays:
-        """The selected weights by name; call after `finish`."""
-        return {name: value.detach().cpu().numpy() for name, value in self.model.named_parameters()}
 
     def finish(self) -> Program[PaperResult]:
         """Embeddings by the selected weights, without dropout."""
@@ -355,11 +359,6 @@ class PaperTrainer:
             warnings=_warnings(self._paper),
             guarantees=[],
         )
-
-    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
-        """Take the weights of an earlier run."""
-        self.model.take(weights, kept)
-        self.weights.best = self.model.vector()
 
     def predict_new_devices(self) -> Program[Floats]:
         """[hosted, classes] logits by the loaded weights, after one more exchange of features."""

@@ -96,7 +96,7 @@ def load_run(
     if parts:
         try:
             profile, classes = config.profile, len(about.classes)
-            profile.check_weights(config, about.features, classes, weights, kept)
+            profile.check_weights(config, about.features, classes, weights | kept)
         except InputError as error:
             raise InputError(f"{folder.path / 'model.npz'}: {error}") from None
     return Run(

@@ -320,7 +320,7 @@ class _Loop:
             return None
         return replace(
             outcome,
-            weights=federation.first_trainer.model_state_dict(),
+            weights=federation.first_trainer.state_dict("model"),
             history=self.history,
             per_epoch=_per_epoch(before, after, len(self.history)),
             seconds=self.seconds,

@@ -222,7 +222,7 @@ def predict_new_devices(
         transport=transport,
     )
     for trainer in federation.trainers:
-        trainer.load_model_state_dict(run.model.weights, run.model.kept)
+        trainer.load_state_dict(run.model.weights | run.model.kept, "model")
     logits = federation.predict_new_devices()[graph.devices :]
     return probabilities(logits), federation.ledger()
 

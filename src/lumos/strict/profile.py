@@ -362,9 +362,7 @@ class StrictProfile:
             run=f"{problem.seed}{randomness}{fresh}",
         )
 
-    def check_weights(
-        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
-    ) -> None:
+    def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Nothing here: a trainer compares them when it takes them."""
 
     def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":

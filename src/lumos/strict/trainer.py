@@ -19,7 +19,7 @@ from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import FollowedSums, NoisySums
 from lumos.training.problem import PrivateData
 from lumos.training.trainer import EpochRecord, OnEpoch
-from lumos.typing import Arrays, Doubles, Ints
+from lumos.typing import Arrays, Doubles, Ints, StatePart
 
 
 class StrictTrainer(ABC):
@@ -114,7 +114,7 @@ class StrictTrainer(ABC):
         yield from self.replay_received(epoch)
 
     def replay_received(self, epoch: int) -> Program[None]:
-        """Receive again the messages before `epoch`, after `load_device_state_dict`.
+        """Receive again the messages before `epoch`, after `load_state_dict`.
 
         Raises:
             InputError: the state belongs to another epoch.
@@ -148,39 +148,42 @@ class StrictTrainer(ABC):
         """Return the seal of the account for a checkpoint or a finished run; empty without one."""
         return {} if self.account is None else self.account.seal().arrays()
 
-    def load_state_dict(self, state: Arrays) -> None:
-        """Go on from a state.
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """Go on from a state: `device` in a trainer that was not set up.
 
         Raises:
-            InputError: the account is older than the state, or another one.
+            InputError: the account is older than the state, or another one; the weights do not
+                match this run.
         """
+        if part == "model":
+            self._load_model(state)
+            return
+        if part == "device":
+            scaling = part_of(state, "scaling/")
+            if scaling:
+                self.scaling = FeatureScaling.of(scaling, int(self.features.shape[1]))
+            self._begin()
+            self.sums.load_state_dict(part_of(state, "sums/"))
+            state = part_of(state, "trainer/")
         if self.account is not None:
             self.account.check_seal(Seal.of(state))
         self._restore(state)
 
-    def state_dict(self) -> Arrays:
-        """Return everything that the next epochs depend on."""
-        return {**self._state(), **self._remembered()}
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """Return everything that the next epochs depend on, or another part of the state.
 
-    def device_state_dict(self) -> Arrays:
-        """Return what a device that keeps its secret needs to go on after a restart.
-
-        It holds public state and no key, and no messages of neighbours.
+        The part `device` holds public state and no key, and no messages of neighbours.
         """
+        if part == "model":
+            return self._model()
+        state = {**self._state(), **self._remembered()}
+        if part == "run":
+            return state
         return {
-            **_named("trainer/", self.state_dict()),
+            **_named("trainer/", state),
             **_named("sums/", self.sums.state_dict()),
             **_named("scaling/", self._scaling_arrays()),
         }
-
-    def load_device_state_dict(self, snapshot: Arrays) -> None:
-        """Go on from a snapshot, in a trainer that was not set up."""
-        scaling = part_of(snapshot, "scaling/")
-        if scaling:
-            self.scaling = FeatureScaling.of(scaling, int(self.features.shape[1]))
-        self._begin()
-        self.sums.load_state_dict(part_of(snapshot, "sums/"))
-        self.load_state_dict(part_of(snapshot, "trainer/"))
 
     def remember_openings(self, opened: OpenedSums) -> None:
         """Record in `opened` the sums for which the device reveals shares."""
@@ -214,6 +217,18 @@ class StrictTrainer(ABC):
     @abstractmethod
     def _state(self) -> Arrays:
         """Return everything that the next epochs depend on, apart from the account."""
+
+    @abstractmethod
+    def _model(self) -> Arrays:
+        """Return everything public that was learnt, by name."""
+
+    @abstractmethod
+    def _load_model(self, state: Arrays) -> None:
+        """Load the model of an earlier run, and the messages that its devices sent.
+
+        Raises:
+            InputError: they do not match the settings of this run.
+        """
 
     @abstractmethod
     def _scaling_devices(self) -> tuple[Ints, int]:

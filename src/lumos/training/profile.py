@@ -240,15 +240,12 @@ class Profile(Protocol[Result]):
         """The trainers of all shards, and the coordinator's program."""
         ...
 
-    def check_weights(
-        self, config: "Config", features: int, classes: int, weights: Arrays, kept: Arrays
-    ) -> None:
+    def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Refuse the weights of a run folder that do not match the model of the settings.
 
         Args:
             classes: 0 for link.
-            weights: of `Trainer.model_state_dict`.
-            kept: of `Outcome.kept`.
+            state: as `Trainer.load_state_dict` takes it for `model`.
 
         Raises:
             InputError: they do not.

@@ -15,7 +15,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.secagg.openings import OpenedSums
-from lumos.typing import Arrays, Doubles, Flags, Floats, Ints
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints, StatePart
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
@@ -179,7 +179,7 @@ class TrainedLinks:
     config: "Config"
     seed: int
     weights: Arrays = field(repr=False)
-    """As `Trainer.model_state_dict` gave them."""
+    """The part `model` of `Trainer.state_dict`."""
     kept: Arrays = field(repr=False)
     """Arrays of `Outcome.kept`."""
     embeddings: Floats | None = field(repr=False)
@@ -290,23 +290,18 @@ class Trainer(Protocol[Result]):
         """The outcome, from the joined results of all shards."""
         ...
 
-    def state_dict(self) -> Arrays:
-        """Everything that the next epochs depend on; the same at every shard."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """A part of the state by name: `run`, the same at every shard, or `model`."""
         ...
 
-    def load_state_dict(self, state: Arrays) -> None:
-        """Go on from a state."""
-        ...
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """Go on from a part of a state.
 
-    def model_state_dict(self) -> Arrays:
-        """The trained weights by name; call after `finish`."""
-        ...
-
-    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
-        """Take the weights of an earlier run, and what else it kept.
+        Args:
+            state: for `model`, together with `Outcome.kept` of that run.
 
         Raises:
-            InputError: they are of another model.
+            InputError: it does not match this model.
         """
         ...
 
@@ -342,20 +337,12 @@ class RestartableTrainer(Protocol):
         """As in `Trainer`; at the coordinator without rows of devices."""
         ...
 
-    def state_dict(self) -> Arrays:
-        """As in `Trainer`."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """As in `Trainer`; `device` needs `setup`, and has no key, mask or nonce."""
         ...
 
-    def model_state_dict(self) -> Arrays:
-        """As in `Trainer`."""
-        ...
-
-    def device_state_dict(self) -> Arrays:
-        """Return the state to continue from after a restart, once set up; no key, mask or nonce."""
-        ...
-
-    def load_device_state_dict(self, snapshot: Arrays) -> None:
-        """Go on from a snapshot, in a trainer that was not set up."""
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """As in `Trainer`; `device` in a trainer that was not set up."""
         ...
 
     def remember_openings(self, opened: OpenedSums) -> None:
@@ -433,8 +420,8 @@ class AnswersPairs(Protocol):
         """
         ...
 
-    def device_state_dict(self) -> Arrays:
-        """Return the state from which the device answers after a restart, for `RestoresAnswers`."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """As in `ShardResult`; `device` has all that `RestoresAnswers` needs after a restart."""
         ...
 
 
@@ -443,7 +430,7 @@ class RestoresAnswers(Protocol):
     """A profile whose devices answer about pairs again after a restart."""
 
     def answers_of(self, config: "Config", seed: int, kept: Arrays) -> AnswersPairs:
-        """The result of a device, from what `AnswersPairs.device_state_dict` gave.
+        """The result of a device, from the part `device` of `AnswersPairs.state_dict`.
 
         Raises:
             InputError: an array is missing, or is of another run.

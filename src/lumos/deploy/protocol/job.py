@@ -83,7 +83,7 @@ class ParticipantLedgers:
         numbers = {int(name.split("/")[1]) for name in arrays if name.startswith(_EARLIER)}
         self._earlier = [part_of(arrays, f"{_EARLIER}{number}/") for number in sorted(numbers)]
         for which, ledger in self._ledgers.items():
-            ledger.load_whole_state_dict(part_of(arrays, f"{_NOW}{which}/"))
+            ledger.load_state_dict(part_of(arrays, f"{_NOW}{which}/"), "device")
 
     def flows(self) -> dict[str, dict[str, int]]:
         """Return messages and bytes by topic, of all phases and of attempts that were given up."""
@@ -115,7 +115,7 @@ class ParticipantLedgers:
         return {
             f"{_NOW}{which}/{name}": counts
             for which, ledger in self._ledgers.items()
-            for name, counts in ledger.whole_state_dict().items()
+            for name, counts in ledger.state_dict("device").items()
         }
 
 
@@ -388,11 +388,11 @@ class TrainingJob:
             "absent": np.array(sorted(self._absent), np.int64),
         }
         if phase > SETUP:
-            state = self.trainer.device_state_dict()
+            state = self.trainer.state_dict("device")
             arrays |= {f"run/{name}": array for name, array in state.items()}
         arrays |= self._received.state_dict()
         if phase > self.last and self._stays and isinstance(self.result, AnswersPairs):
-            kept = self.result.device_state_dict()
+            kept = self.result.state_dict("device")
             arrays |= {ANSWERS_WITH + name: array for name, array in kept.items()}
         return arrays | self.ledgers.state_dict()
 
@@ -424,7 +424,7 @@ class TrainingJob:
             if self.account is not None:  # before anything is drawn or charged
                 self.account.check_seal(Seal.of(part_of(arrays, "run/trainer/")))
             self._trainer = self._make_trainer()
-            self._trainer.load_device_state_dict(part_of(arrays, "run/"))
+            self._trainer.load_state_dict(part_of(arrays, "run/"), "device")
             self._trainer.remember_openings(self._opened)
             program = self._trainer.replay_received(min(phase, self.last) - FIRST_EPOCH)
             if self._follows:

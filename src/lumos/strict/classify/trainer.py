@@ -451,8 +451,7 @@ class StrictClassifier(StrictTrainer):
         self.matrices = [matrix for matrix in matrices if matrix.size]
         self.agreed = state[AGREEMENT]
 
-    def model_state_dict(self) -> Arrays:
-        """Return the trained weights by name."""
+    def _model(self) -> Arrays:
         encoder = {
             name: part for name, part in self.encoder.state_dict().items() if name in MODEL_ARRAYS
         }
@@ -467,26 +466,21 @@ class StrictClassifier(StrictTrainer):
             "temperature": np.array(self.temperature),
         }
 
-    def load_model_state_dict(self, arrays: Arrays, kept: Arrays) -> None:
-        """Load the weights of an earlier run, and the messages that its devices sent.
-
-        Raises:
-            InputError: they do not match the settings of this run.
-        """
-        self.schedule = self._schedule_of(kept)
-        self.scaling = self._scaling_in(arrays, len(kept.get("released", ())))
+    def _load_model(self, state: Arrays) -> None:
+        self.schedule = self._schedule_of(state)
+        self.scaling = self._scaling_in(state, len(state.get("released", ())))
         self._begin()
-        self._check(arrays, kept)
-        self.encoder.load_state_dict(arrays)
-        self._load_learnt(arrays)
+        self._check(state)
+        self.encoder.load_state_dict(state)
+        self._load_learnt(state)
         for stage, adam in self.optimisers.items():
-            adam.weights = arrays[stage]
-        self.choice, self.temperature = int(arrays["choice"]), float(arrays["temperature"])
-        self._randomized_labels = self._of_earlier(kept["released"], -1)
-        self._predicted = self._of_earlier(kept["predicted_labels"], 0)
-        sent = kept["propagated_labels"]
+            adam.weights = state[stage]
+        self.choice, self.temperature = int(state["choice"]), float(state["temperature"])
+        self._randomized_labels = self._of_earlier(state["released"], -1)
+        self._predicted = self._of_earlier(state["predicted_labels"], 0)
+        sent = state["propagated_labels"]
         self._sent = [self._of_earlier(sent[:, number], 0) for number in range(sent.shape[1])]
-        self._old = len(kept["released"])
+        self._old = len(state["released"])
 
     def _schedule_of(self, kept: Arrays) -> ClassifySchedule:
         """Return the schedule with the settings that an earlier run derived from its numbers."""
@@ -514,9 +508,9 @@ class StrictClassifier(StrictTrainer):
             return None
         return FeatureScaling.of(arrays, int(self.features.shape[1]))
 
-    def _check(self, arrays: Arrays, kept: Arrays) -> None:
+    def _check(self, arrays: Arrays) -> None:
         """Refuse weights and messages that do not match this run."""
-        for name, own in self.model_state_dict().items():
+        for name, own in self._model().items():
             given = arrays.get(name)
             if given is None or given.dtype != own.dtype or (own.size and given.shape != own.shape):
                 raise InputError(
@@ -525,7 +519,7 @@ class StrictClassifier(StrictTrainer):
         if not 0 <= arrays["choice"] < len(self.schedule.candidates):
             raise InputError(f"model.npz: invalid choice {int(arrays['choice'])}; train again")
         released, sent, predicted = (
-            kept.get(name, np.empty(0))
+            arrays.get(name, np.empty(0))
             for name in ("released", "propagated_labels", "predicted_labels")
         )
         schedule = self.schedule

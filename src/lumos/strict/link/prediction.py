@@ -67,7 +67,7 @@ from lumos.training.problem import Problem, features_of
 from lumos.training.trainer import ANSWERS, AskedPairs, PairAnswer, PairAnswers, TrainedLinks
 from lumos.twoparty.score import IDEAL_TOPICS, make_scorer
 from lumos.twoparty.workers import InProcess, make_pool
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
 
 if TYPE_CHECKING:
     from lumos.training.config import Config
@@ -93,10 +93,11 @@ class LinkResult:
     strict: StrictSettings
     seed: int
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays of the devices by name."""
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """Return the arrays of the devices by name; for `device` the reading of buckets too."""
         own = {name: getattr(self, name) for name in _ROWS}
-        return {**own, **self.budget.arrays()}
+        reading = self.reading.arrays() if part == "device" else {}
+        return {**own, **self.budget.arrays(), **reading}
 
     def load_state_dict(self, rows: Arrays) -> "LinkResult":
         """Return the result of all devices, from their joined rows."""
@@ -127,13 +128,9 @@ class LinkResult:
             counts = getattr(self.budget, name)
             np.maximum(counts, before, out=counts)
 
-    def device_state_dict(self) -> Arrays:
-        """Return the state that a device needs to answer after a restart."""
-        return {**self.state_dict(), **self.reading.arrays()}
-
     @staticmethod
     def restored(kept: Arrays, strict: StrictSettings, seed: int) -> "LinkResult":
-        """Restore the result of a device from its `device_state_dict`.
+        """Restore the result of a device from the part `device` of its `state_dict`.
 
         Raises:
             InputError: an array is missing, or belongs to another run.
@@ -214,7 +211,7 @@ class LinkResult:
 
         Args:
             training: the graph of the run with its training edges.
-            weights: as `Trainer.model_state_dict` returned them.
+            weights: the part `model` of `Trainer.state_dict`.
             kept: as `arrays` returned them.
             split: digest of the split, which enters the name of the randomness.
 

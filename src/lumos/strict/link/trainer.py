@@ -52,7 +52,7 @@ from lumos.training.problem import PrivateData
 from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.twoparty.score import make_scorer
 from lumos.twoparty.workers import InProcess
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
 
 EDGE, NON_NEIGHBOUR = 0, 1
 
@@ -118,16 +118,16 @@ class StrictLinker(StrictTrainer):
             )
         )
 
-    def device_state_dict(self) -> Arrays:
-        """Return the state of `StrictTrainer`, and the partners of hosted devices once found."""
-        found = {} if self._partner is None else {"partner": self._partner}
-        return {**super().device_state_dict(), **found}
+    def state_dict(self, part: StatePart = "run") -> Arrays:
+        """Return the state of `StrictTrainer`; for `device` the partners too, once found."""
+        found = {} if self._partner is None or part != "device" else {"partner": self._partner}
+        return {**super().state_dict(part), **found}
 
-    def load_device_state_dict(self, snapshot: Arrays) -> None:
-        """Go on from a snapshot; a device whose partner is left out of the run has none."""
-        super().load_device_state_dict(snapshot)
-        if "partner" in snapshot:
-            partner, absent = snapshot["partner"], sorted(self.shard.absent)
+    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
+        """Go on from a state; a device whose partner is left out of the run has none."""
+        super().load_state_dict(state, part)
+        if part == "device" and "partner" in state:
+            partner, absent = state["partner"], sorted(self.shard.absent)
             self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
@@ -275,7 +275,7 @@ class StrictLinker(StrictTrainer):
     def _received_rounds(self) -> int:
         return len(self.sketch.usual)
 
-    def load_model_state_dict(self, weights: Arrays, kept: Arrays) -> None:
+    def _load_model(self, state: Arrays) -> None:
         """Refuse: see `predict_new_devices`."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
@@ -283,8 +283,7 @@ class StrictLinker(StrictTrainer):
         """Refuse: a new device has received no random marks, which are sent in training only."""
         raise UsageError("new devices are for runs that classify; this one predicts links")
 
-    def model_state_dict(self) -> Arrays:
-        """Return everything public that was learnt, by name."""
+    def _model(self) -> Arrays:
         return {**self._state(), **self._scaling_arrays(), **self._calibrated().arrays()}
 
     def _state(self) -> Arrays:
