@@ -351,6 +351,10 @@ def estimated(estimates: Mapping[str, float]) -> list[str]:
     if not found:
         return []
     errors = [value for name, value in estimates.items() if name.endswith("_error")]
-    few = "; too few devices: noise hides the score" * (max(errors) > _MAX_ERROR)
+    if max(errors) > _MAX_ERROR:
+        return [
+            "no estimate of the scores: with so few devices noise hides them "
+            f"(standard error {100 * max(errors):.0f} points)"
+        ]
     shown = ", ".join(f"{name} {text}" for name, text in found.items())
-    return [f"estimated by noisy sums, ± standard error: {shown}{few}"]
+    return [f"estimated by noisy sums, ± standard error: {shown}"]

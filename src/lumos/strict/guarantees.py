@@ -31,7 +31,8 @@ print them too.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, RECORD
@@ -491,6 +492,15 @@ class Found(NamedTuple):
     """Mean size of the largest feature in unit rows."""
     alike: float = 0.0
     """Squared norm of the mean sizes of all features in unit rows; 1: all rows are the same."""
+
+
+def left_out_warnings(stages: Sequence[str]) -> list[str]:
+    """Return one warning for each stage that has sums of its own in the list of those left out."""
+    return [
+        f"{number} {'sum' if number == 1 else 'sums'} of the stage {name!r} left out: honest "
+        "devices cannot add up to this, so at least one device lied or is broken"
+        for name, number in Counter(stages).items()
+    ]
 
 
 def classify_warnings(schedule: ClassifySchedule, found: Found) -> list[str]:

@@ -18,6 +18,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
@@ -42,6 +43,8 @@ vector itself. A normal number exceeds them with probability 3.6e-33, so the cha
 numbers of a run does is below 2^-40."""
 SCALING_SHARE = 0.04
 """Share in the budget μ² of each sum that scales features, taken from the largest stage."""
+FALSE_ALARM = 1e-9
+"""Probability that a sum of honest devices is left out, at most."""
 MIN_SECURITY_BITS = 40
 """Bits of security that the table of guarantees assumes."""
 
@@ -97,6 +100,11 @@ class Stage(ABC):
     ends: ClassVar[int] = 2
     """Number of ends of an edge whose vectors may depend on it: 1 if vectors depend on the edges
     that a device uses only (`lumos.strict.messages.uses_edge`)."""
+    least: ClassVar[float] = -1.0
+    """Smallest number in a vector, as a share of the largest norm: 0 for counts."""
+    needed: ClassVar[bool] = False
+    """True if other stages read its result: a sum that is left out counts as 0. Otherwise nothing
+    is learnt from it."""
     replayed: ClassVar[bool] = False
     """True if messages before its sums are sent again when a run is resumed."""
 
@@ -183,6 +191,25 @@ class Stage(ABC):
             )
         return limit
 
+    @property
+    def adding(self) -> int:
+        """Number of devices whose vectors are not zero."""
+        devices: int = self.schedule.devices
+        return devices
+
+    def possible(self, total: Doubles, step: int) -> bool:
+        """Return whether honest devices can have added up to `total`.
+
+        No number of a vector exceeds `clip`, so no total exceeds that of all devices by more than
+        noise. The check discloses nothing: it reads an opened sum. A device that lies within these
+        bounds passes it.
+        """
+        if math.isinf(self.clip):
+            return True
+        most = self.adding * self.clip
+        noise = -float(ndtri(FALSE_ALARM / (2 * len(total)))) * self.spread(step)
+        return bool((total >= self.least * most - noise).all() and (total <= most + noise).all())
+
     # Private: `state` is the trainer of a shard.
 
     def before(self, state: Any, step: int) -> Program[None]:
@@ -213,6 +240,11 @@ class Stage(ABC):
         total: Doubles = yield from state.sums.sum(update, self.noise(step), randomness)
         return total
 
+    def leave_out(self, state: Any, width: int, step: int) -> None:
+        """Go on without a sum of `width` numbers that is not `possible`."""
+        if self.needed:
+            self.learn(state, np.zeros(width), step)
+
     @abstractmethod
     def learn(self, state: Any, total: Doubles, step: int) -> float | None:
         """Update the state by a sum; return the mean loss in it, if there is one."""
@@ -226,6 +258,8 @@ class Sizes(Stage):
     when = When.FIRST
     share = SCALING_SHARE
     bounded = True
+    least = 0.0
+    needed = True
 
     @property
     def num_sums(self) -> int:
@@ -264,6 +298,8 @@ class Centres(Sizes):
 
     name = CENTRES
     learns = "the centre of each feature"
+    least = -1.0
+    needed = False
 
     moves = Sensitivity(1.0, 2.0)
     """From one bound to the other."""

@@ -7,6 +7,8 @@ default carry noise that the devices draw themselves (`lumos.secagg.noise`).
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+
 from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -20,6 +22,8 @@ from lumos.strict.sums import FollowedSums, NoisySums
 from lumos.training.problem import PrivateData
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints, StatePart
+
+LEFT_OUT = "left_out"
 
 
 class StrictTrainer(ABC):
@@ -58,6 +62,8 @@ class StrictTrainer(ABC):
         """The sums that learn it."""
         self.sums: Any = sums or NoisySums(shard, endpoint, schedule.config)
         self.choice = 0
+        self.left_out: list[str] = []
+        """Names of the stages of sums that were not `possible`, in order."""
         self._prepare(endpoint, private)
 
     def setup(self) -> Program[None]:
@@ -94,7 +100,11 @@ class StrictTrainer(ABC):
         """Send messages, add up, and learn; return the mean loss, if there is one."""
         yield from stage.before(self, step)
         total = yield from self._sum(stage, step, randomness)
-        return stage.learn(self, total, step)
+        if stage.possible(total, step):
+            return stage.learn(self, total, step)
+        self.left_out.append(stage.name)
+        stage.leave_out(self, len(total), step)
+        return None
 
     def _sum(self, stage: Stage, step: int, randomness: int) -> Program[Doubles]:
         return (yield from stage.sum(self, step, randomness))
@@ -167,6 +177,8 @@ class StrictTrainer(ABC):
             state = part_of(state, "trainer/")
         if self.account is not None:
             self.account.check_seal(Seal.of(state))
+        stages = self.schedule.stages
+        self.left_out = [stages[number].name for number in state[LEFT_OUT]]
         self._restore(state)
 
     def state_dict(self, part: StatePart = "run") -> Arrays:
@@ -176,7 +188,9 @@ class StrictTrainer(ABC):
         """
         if part == "model":
             return self._model()
-        state = {**self._state(), **self._remembered()}
+        names = [stage.name for stage in self.schedule.stages]
+        left_out = np.array([names.index(name) for name in self.left_out], np.int64)
+        state = {**self._state(), LEFT_OUT: left_out, **self._remembered()}
         if part == "run":
             return state
         return {

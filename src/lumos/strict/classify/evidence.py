@@ -339,11 +339,16 @@ class Selection(NamedTuple):
         )
 
     def estimates(self) -> dict[str, float]:
-        """Return the estimates by name, for results."""
+        """Return the estimates by name, for results; none if nothing was counted.
+
+        An accuracy lies between 0 and 1; noise alone would bring it beyond.
+        """
+        if math.isnan(self.accuracy[0]):
+            return {}
         return {
-            "selected_accuracy": self.accuracy[0],
+            "selected_accuracy": min(1.0, max(0.0, self.accuracy[0])),
             "selected_accuracy_error": self.accuracy[1],
-            "own_selected_accuracy": self.own[0],
+            "own_selected_accuracy": min(1.0, max(0.0, self.own[0])),
             "own_selected_accuracy_error": self.own[1],
         }
 

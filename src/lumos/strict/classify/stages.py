@@ -91,6 +91,14 @@ class ClassifyStage(Stage):
 
     schedule: "ClassifySchedule"
 
+    @property
+    def adding(self) -> int:
+        """Number of devices of its roles."""
+        if Role.NOBODY in self.roles:
+            return self.schedule.devices
+        numbers = {Role.TRAIN: self.schedule.training, Role.VALIDATION: self.schedule.validation}
+        return sum(numbers[role] for role in numbers if role in self.roles)
+
     def participants(self, state: "StrictClassifier") -> Ints:
         """Return the positions of the hosted devices of its roles: training devices first."""
         rows = {Role.TRAIN: state.training, Role.VALIDATION: state.validation}
@@ -132,6 +140,8 @@ class Counts(ClassifyStage):
     roles = TRAINS
     share = 0.06
     bounded = True
+    least = 0.0
+    needed = True
 
     moves = Sensitivity(1.0, math.sqrt(2))
     """Rows of norm 1."""
@@ -220,6 +230,8 @@ class RandomizedLabels(EdgeStage):
     roles = TRAINS | VALIDATES
     share = 0.018
     bounded = True
+    least = 0.0
+    needed = True
     ends = 1
     replayed = True
 
@@ -298,6 +310,8 @@ class Agreement(ClassifyStage):
     share = 0.05
     question = NORM
     bounded = True
+    least = 0.0
+    needed = True
 
     moves = Sensitivity(1.0, 0.0)
     """0 or 1; it is a function of the randomized label and of a label that was sent."""
@@ -455,6 +469,7 @@ class SelectionStage(EdgeStage):
     roles = VALIDATES
     share = 0.018
     bounded = True
+    least = 0.0
 
     @property
     def moves(self) -> Sensitivity:
@@ -488,6 +503,7 @@ class Temperature(EdgeStage):
     roles = VALIDATES
     share = 0.004
     bounded = True
+    least = 0.0
 
     @property
     def moves(self) -> Sensitivity:

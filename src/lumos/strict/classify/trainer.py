@@ -56,6 +56,7 @@ from lumos.strict.guarantees import (
     classify_guarantees,
     classify_reading,
     classify_warnings,
+    left_out_warnings,
 )
 from lumos.strict.messages import (
     PREDICTED_LABEL,
@@ -381,7 +382,10 @@ class StrictClassifier(StrictTrainer):
             exposed=classify_reading(self.schedule),
             guarantees=classify_guarantees(self.schedule, self._account_view(result)),
             choice=self.schedule.candidates[self.choice],
-            warnings=classify_warnings(self.schedule, self._found()),
+            warnings=[
+                *left_out_warnings(self.left_out),
+                *classify_warnings(self.schedule, self._found()),
+            ],
             kept={
                 "released": result.released,
                 "propagated_labels": result.propagated_labels,

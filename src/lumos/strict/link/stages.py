@@ -58,6 +58,8 @@ class TokenCounts(LinkStage):
     name = COUNTS
     learns = "how often each token occurs"
     share = 0.03
+    least = 0.0
+    needed = True
 
     moves = Sensitivity(1.0, math.sqrt(2))
     """Shares of norm 1."""
@@ -163,6 +165,8 @@ class Marks(LinkStage):
     learns = "how often each random mark, and each propagated label on random marks, was sent"
     share = 0.02
     question = NORM
+    least = 0.0
+    needed = True
     replayed = True
 
     @property
@@ -202,6 +206,8 @@ class Levels(LinkStage):
     learns = "score buckets of edges and of non-neighbours: they choose what is compared"
     when = When.LAST
     share = 0.10
+    least = 0.0
+    needed = True
     sessions = True
 
     moves = Sensitivity(math.sqrt(2), 2.0)

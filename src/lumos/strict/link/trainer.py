@@ -23,7 +23,12 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
 from lumos.ldp.account import CALIBRATION
 from lumos.strict.accounting import Disclosed
-from lumos.strict.guarantees import link_guarantees, link_reading, link_warnings
+from lumos.strict.guarantees import (
+    left_out_warnings,
+    link_guarantees,
+    link_reading,
+    link_warnings,
+)
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
 from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
 from lumos.strict.link.levels import (
@@ -261,7 +266,10 @@ class StrictLinker(StrictTrainer):
             exposed=link_reading(self.schedule),
             guarantees=link_guarantees(self.schedule, self._life()),
             choice=result.reading.way,
-            warnings=link_warnings(self.schedule, result.reading, self.tokens.width),
+            warnings=[
+                *left_out_warnings(self.left_out),
+                *link_warnings(self.schedule, result.reading, self.tokens.width),
+            ],
             estimates=result.estimates(),
             kept={**result.arrays(), **self._remembered()},
         )
