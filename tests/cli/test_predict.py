@@ -201,7 +201,7 @@ def test_links(capsys: pytest.CaptureFixture[str], link: Ran, tmp_path: Path) ->
     assert result["task"] == "link"
     (row,) = result["rows"]
     assert (row["id"], row["other"]) == ("4", "9")
-    score = float(trained.embedding(4) @ trained.embedding(9))
+    score = float(np.dot(*trained.embeddings[trained.ids.rows([4, 9])]))
     assert row["probability"] == pytest.approx(1 / (1 + np.exp(-score)), rel=1e-5)
     (back,) = result_of(capsys, folder, "--id", "9", "--id", "4")["rows"]
     assert (back["id"], back["other"]) == ("9", "4")

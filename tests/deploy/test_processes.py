@@ -255,11 +255,11 @@ def check_run_folder(up: Up, simulated: Run, capsys: pytest.CaptureFixture[str])
     assert found.trees.max_workload is None
     assert {line.door for line in found.ledger.topics.values()} == {"aggregate", "control"}
     assert stat.S_IMODE(up.out.stat().st_mode) == 0o700
-    for ask in (found.predict, found.whole_graph, lambda: found.metrics, lambda: found.split):
+    for ask in (found.predict, found.data.whole_graph, lambda: found.metrics, lambda: found.split):
         with pytest.raises(UsageError, match="real devices trained this run"):
             ask()
 
-    row: Any = simulated.whole_graph().features
+    row: Any = simulated.data.whole_graph().features
     features = {str(word): 1.0 for word in row[[3]].indices.tolist()}
     alone: dict[str, Any] = {"id": "new", "features": features, "neighbours": []}
     file = up.temporary / "new.json"

@@ -16,6 +16,7 @@ from tests.report.page_reading import Node, read
 import lumos
 from lumos.audit.table import AuditReport, AuditRow, Exactly
 from lumos.display import DISPLAYS
+from lumos.graph.arrays import IdTexts
 from lumos.runs.predict import LinkPredictions
 from lumos.runs.text import guarantee_text
 from lumos.training.guarantees import cells_of
@@ -120,8 +121,8 @@ def test_no_private_value_is_shown(runs: dict[str, Path]) -> None:
     other = dataclasses.replace(
         run,
         model=dataclasses.replace(run.model, logits=-run.model.logits, embeddings=None),
-        ids=tuple(f"secret-{place}" for place in range(60)),
-        graph=None,
+        ids=IdTexts([f"secret-{place}" for place in range(60)]),
+        data=dataclasses.replace(run.data, graph=None),
     )
     assert repr(other) == repr(run)
     assert other._repr_html_() == run._repr_html_()
@@ -199,27 +200,29 @@ def test_every_display_is_named_by_a_result() -> None:
 
 def test_frames_of_a_run(runs: dict[str, Path]) -> None:
     run = lumos.load_run(runs["strict"])
-    scores = run.scores_frame()
+    scores = run.frame("scores")
     test = scores[(scores["score"] == "test_accuracy")].set_index("variant")["value"]
     assert test.to_dict() == {variant: of["test_accuracy"] for variant, of in run.scores.items()}
-    history = run.history_frame()
+    history = run.frame("history")
     assert list(history.columns) == ["variant", "epoch", "loss", "score", "seconds"]
     assert len(history) == sum(map(len, run.histories.values()))
     assert history["loss"].dtype == float
-    predictions = run.predictions_frame()
+    predictions = run.frame("predictions")
     assert predictions["device"].tolist() == list(run.ids)
     assert predictions["predicted"].tolist() == run.predict().tolist()
     chances = predictions[[f"p({name})" for name in run.class_names]].to_numpy()
     np.testing.assert_array_equal(chances, run.predict_proba())
-    table = run.guarantees_frame()
+    table = run.frame("guarantees")
     told_apart = table.pop("told_apart").to_numpy(float)
     expected = [row["told_apart"] for row in run.guarantees]
     np.testing.assert_array_equal(told_apart, np.array(expected, float))
     rest = [{k: v for k, v in row.items() if k != "told_apart"} for row in run.guarantees]
     assert table.to_dict("records") == rest
-    assert lumos.load_run(runs["paper"]).guarantees_frame().empty
+    assert lumos.load_run(runs["paper"]).frame("guarantees").empty
     with pytest.raises(lumos.UsageError, match="predicts links"):
-        lumos.load_run(runs["link"]).predictions_frame()
+        lumos.load_run(runs["link"]).frame("predictions")
+    with pytest.raises(lumos.UsageError, match="no frame of 'loss'"):
+        run.frame("loss")
 
 
 def notebook(*sources: str) -> list[dict[str, Any]]:

@@ -374,4 +374,4 @@ def test_the_folder_holds_what_the_result_does(whole: Any, sixty: Graph) -> None
     }
     assert lines(folder / "metrics.jsonl") == as_lines(result.history)
     assert not list(folder.rglob("*.new"))
-    assert np.array_equal(result.embedding(7), result.embeddings[7])
+    assert result.ids.rows([7]).tolist() == [7]

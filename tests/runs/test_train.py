@@ -281,9 +281,9 @@ def test_a_networkx_graph_keeps_its_names(sixty: Graph) -> None:
         graph.add_edge(f"device {u}", f"device {v}")
     result = run(graph)
     assert_allclose(losses(result), losses(run(sixty)), rtol=1e-5)
-    assert np.array_equal(result.embedding("device 7"), result.embeddings[7])
+    assert np.array_equal(result.ids.rows(["device 7"]), [7])
     with pytest.raises(LumosError, match="is not the id of any device"):
-        result.embedding("device 60")
+        result.ids.rows(["device 60"])
 
 
 def test_a_name() -> None:

@@ -176,7 +176,7 @@ def test_a_run_is_loaded_with_whatever_it_was_trained_on(data: Data, tmp_path: P
     settings: dict[str, Any] = {"weights": "drop", "split": "random", **QUICK}
     run = lumos.train(weighted, out=tmp_path / "pyg", **settings)
     again = lumos.load_run(tmp_path / "pyg", weighted)
-    assert again.whole_graph().edges == len(EDGES)
+    assert again.data.whole_graph().edges == len(EDGES)
     assert_array_equal(again.predict(), run.predict())
     with pytest.raises(InputError, match="the run is of another graph"):
         lumos.load_run(tmp_path / "pyg", data_of(data.y + 1).subgraph(torch.arange(59)))

@@ -152,10 +152,10 @@ def test_train_takes_the_option_that_its_error_recommends(
             call(graph())
     run = lumos.train(graph(), **option, **QUICK)
     assert run.about.source == option
-    assert run.whole_graph().devices == 60
+    assert run.data.whole_graph().devices == 60
     assert lumos.baseline(graph(), epochs=2, **option).graph.devices == 60
     with pytest.raises(UsageError, match=f"`{name}` has no effect with a lumos.Graph"):
-        lumos.train(run.whole_graph(), **option)
+        lumos.train(run.data.whole_graph(), **option)
 
 
 def test_attributes_of_a_networkx_graph_are_named_in_the_call() -> None:

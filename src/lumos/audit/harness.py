@@ -35,7 +35,6 @@ from lumos.exchange.tape import Keep, Tape, recording
 from lumos.graph import Graph
 from lumos.graph.io import take_reading
 from lumos.graph.sources import as_graph
-from lumos.runs.predict import split_of
 from lumos.runs.run import Run
 from lumos.runs.schema import plain
 from lumos.runs.train import Hosting, train_rank
@@ -405,9 +404,9 @@ def run_audit(
         if settings:
             raise UsageError("a run is audited under its own settings; give none")
         settings, seed = _own_settings(graph.config), graph.about.seed
-        whole = graph.whole_graph(data_dir)
+        whole = graph.data.whole_graph(data_dir)
         # The default split is drawn anew for every seed; any other is kept.
-        split = given_again(split_of(graph, data_dir), whole) if graph.about.split.name else None
+        split = given_again(graph.data.split(data_dir), whole) if graph.about.split.name else None
     else:
         split = None
         whole = as_graph(graph, data_dir, **take_reading(settings))

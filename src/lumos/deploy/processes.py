@@ -57,6 +57,7 @@ from lumos.deploy.status import (
 from lumos.device.randomness import DeviceKeys
 from lumos.errors import InputError, LumosError, RunFailed, UsageError
 from lumos.exchange.observer import own_ledger
+from lumos.graph.arrays import IdTexts
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import Manifest
 from lumos.ldp.account import AccountLimits, PrivacyAccount
@@ -452,7 +453,7 @@ def coordinator_run(
         seconds: of the whole run.
     """
     from lumos.runs.folder import installed
-    from lumos.runs.run import Cost, Run
+    from lumos.runs.run import Cost, Run, RunData
     from lumos.runs.schema import About, AboutSplit, PerEpoch, Split, TreeSummary
 
     config, facts = plan.config, manifest.graph
@@ -462,23 +463,24 @@ def coordinator_run(
     flows = job.ledgers.totals()
     shares = {name: flows[name] / (facts.devices * epochs) for name in _OF_DEVICES.values()}
     outcome = job.trainer.outcome(job.result, ledger)
+    about = About(
+        lumos=__version__,
+        versions=installed(),
+        graph=facts.name,
+        source={},
+        seed=manifest.seed,
+        shards=facts.devices,
+        deployed=True,
+        devices=facts.devices,
+        edges=None,
+        features=facts.feature_count,
+        classes=list(facts.classes) if task == "classify" else [],
+        notes=[],
+        settings=plain(config.flat()),
+        split=AboutSplit(origin=drawn.origin or "as the operator drew it", name=drawn.name),
+    )
     return Run(
-        about=About(
-            lumos=__version__,
-            versions=installed(),
-            graph=facts.name,
-            source={},
-            seed=manifest.seed,
-            shards=facts.devices,
-            deployed=True,
-            devices=facts.devices,
-            edges=None,
-            features=facts.feature_count,
-            classes=list(facts.classes) if task == "classify" else [],
-            notes=[],
-            settings=plain(config.flat()),
-            split=AboutSplit(origin=drawn.origin or "as the operator drew it", name=drawn.name),
-        ),
+        about=about,
         config=config,
         scores={},
         histories={
@@ -520,7 +522,8 @@ def coordinator_run(
             history=[],
             seconds=0.0,
         ),
-        ids=tuple(map(str, range(facts.devices))),
+        ids=IdTexts(np.arange(facts.devices)),
+        data=RunData(about=about),
     )
 
 

@@ -1,7 +1,8 @@
 """The arrays of a graph: features, ids and neighbour lists, checked and write-protected."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -304,6 +305,21 @@ class IdTexts(Sequence[str]):
 
     def __repr__(self) -> str:
         return f"IdTexts({len(self):,} ids)"
+
+    def rows(self, ids: Iterable[int | str]) -> Ints:
+        """Return the positions of devices by their original ids.
+
+        Raises:
+            InputError: there is no such device.
+        """
+        try:
+            return np.array([self._position[str(name)] for name in ids], np.int64)
+        except KeyError as error:
+            raise InputError(f"{error.args[0]!r} is not the id of any device of this run") from None
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self)}
 
 
 def shown(value: object) -> str:

@@ -327,12 +327,12 @@ class RunFolder:
         about, model, per_device = run.about.split, run.model, keeps_device_values(run.config)
         if run.about.deployed:
             pass  # which device does what is in its own folder
-        elif run._held_out is not None:
-            validation, test = run._held_out
+        elif run.data.held_out is not None:
+            validation, test = run.data.held_out
             none = np.empty((0, 2), np.int64)
             held = DataSplit(train=none, validation=validation, test=test, origin=about.origin)
             self.save_split(about, held, len(run.ids))
-        elif run._split is not None or run.class_names or about.shares is None:
+        elif run.data.drawn is not None or run.class_names or about.shares is None:
             self.save_split(about, run.split, len(run.ids))
         write_arrays(self.path / "model.npz", model.weights, private=True)
         arrays: Arrays = {"ids": _ids_array(run.ids), **model.kept}
@@ -507,7 +507,18 @@ RELATION = (
 
 
 def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
-    """Write the weights of a run as an npz, as `Run.export` says."""
+    """Write the weights of a run and what is needed to use them as an npz (docs/run-folder.md).
+
+    The file has the weights, the table of guarantees, and settings without any path. It has no id,
+    no degree and no array over devices.
+
+    Args:
+        simulated: also where randomness came from the seed, or sums computed in the clear: such
+            weights keep none of the guarantees.
+
+    Raises:
+        UsageError: the run was a simulation, and `simulated` is not given.
+    """
     if path.suffix != ".npz":
         raise UsageError(f"`export` writes .npz, not {path.name!r}")
     if (reason := _simulation(run)) and not simulated:

@@ -12,11 +12,12 @@ import numpy as np
 from lumos.errors import InputError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
+from lumos.graph.arrays import IdTexts
 from lumos.graph.facts import fingerprint
 from lumos.graph.io import ReadKeywords
 from lumos.registry import part_name
 from lumos.runs.folder import DEVICES, LEDGER_ARRAYS, VARIANTS, RunFolder, keeps_device_values
-from lumos.runs.run import Cost, Run
+from lumos.runs.run import Cost, Run, RunData
 from lumos.runs.schema import (
     About,
     Result,
@@ -128,13 +129,16 @@ def load_run(
             ledger=ledger,
         ),
         trees=trees,
-        ids=tuple(known["ids"].astype(np.str_).tolist()),
-        graph=whole,
+        ids=IdTexts(tuple(known["ids"].astype(np.str_).tolist())),
+        data=RunData(
+            about=about,
+            graph=whole,
+            drawn=None
+            if links or about.deployed
+            else DataSplit.of_roles(folder.roles(about), about.split.origin),
+            held_out=folder.held_out(about) if links and not about.deployed else None,
+        ),
         folder=folder.path,
-        _split=None
-        if links or about.deployed
-        else DataSplit.of_roles(folder.roles(about), about.split.origin),
-        _held_out=folder.held_out(about) if links and not about.deployed else None,
     )
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse, vstack
 
-from lumos.device.randomness import PublicRandomness
 from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
@@ -24,7 +23,7 @@ from lumos.graph.arrays import as_array, positions
 from lumos.runs.loop import Federation
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
-from lumos.training.split import DataSplit, EdgeSplit, Role, edges_left, only_edges, split_edges
+from lumos.training.split import Role
 from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
 from lumos.typing import Doubles, Flags, Floats, Ints
 
@@ -140,48 +139,12 @@ def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:
         weights=run.model.weights,
         embeddings=run.model.embeddings,
         kept=run.model.kept,
-        graph=lambda: training_graph(run, data_dir),
+        graph=lambda: run.data.training_graph(data_dir),
         split=run.about.split.name,
         ids=run.ids,
         folder=run.folder,
-        memory=run._memory,
+        memory=run.memory,
     )
-
-
-def split_of(run: "Run", data_dir: Path | None) -> DataSplit:
-    """Return the split of a run; one of links that was read from its folder is drawn again.
-
-    Args:
-        data_dir: folder of named graphs.
-    """
-    if run._split is not None:
-        return run._split
-    if run.about.deployed:
-        raise UsageError("real devices trained this run, and each knows its own part of the split")
-    origin = run.about.split.origin
-    if run._held_out is None:
-        return drawn_again(run, data_dir).edges(origin)
-    validation, test = run._held_out
-    train = training_graph(run, data_dir).edge_list()
-    return DataSplit(train=train, validation=validation, test=test, origin=origin)
-
-
-def drawn_again(run: "Run", data_dir: Path | None) -> EdgeSplit:
-    """Return a random split of edges, drawn again by seed and shares."""
-    shares = run.about.split.shares
-    if shares is None:
-        raise InputError("run.json does not say how edges were split; train again")
-    return split_edges(run.whole_graph(data_dir), PublicRandomness(run.about.seed), shares)
-
-
-def training_graph(run: "Run", data_dir: Path | None) -> Graph:
-    """Return the graph of a run of links with its training edges only."""
-    if run._split is not None:
-        return only_edges(run.whole_graph(data_dir), run._split.train)
-    if run._held_out is None:
-        return drawn_again(run, data_dir).training
-    graph = run.whole_graph(data_dir)
-    return only_edges(graph, edges_left(graph, *run._held_out))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -214,7 +177,7 @@ def predict_new_devices(
     if not run.class_names:
         raise UsageError("new devices are for runs that classify; this one predicts links")
     config = run.config.profile.for_new_devices(run.config)
-    graph = graph or (_nobody(run) if run.about.deployed else run.whole_graph(data_dir))
+    graph = graph or (_nobody(run) if run.about.deployed else run.data.whole_graph(data_dir))
     federation: Federation[Any] = Federation(
         _with_new_devices(run, graph, new_devices),
         config,

@@ -1,9 +1,7 @@
 """A finished run: one object, whether it was just trained or read from its folder."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,11 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lumos.device.randomness import PublicRandomness
 from lumos.display import DISPLAYS, frame, frame_of_rows
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph, load
-from lumos.graph.arrays import Rows, positions
+from lumos.graph.arrays import IdTexts, Rows, positions
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts import PartsFolder, is_parts_folder
 from lumos.registry import Registry
@@ -32,7 +31,7 @@ from lumos.runs.schema import (
 from lumos.runs.text import run_text
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
-from lumos.training.split import DataSplit
+from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
 from lumos.training.trainer import ANSWERS, CONTROL, MAIN, OWN, EpochEvent, Outcome
 from lumos.typing import Doubles, Floats, Ints
 
@@ -66,6 +65,96 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class RunData:
+    """The graph of a run and its split, as far as they are at hand; both are found again by name.
+
+    Args:
+        about: names the graph and the split.
+        graph: the graph, where the run was just trained or read together with it.
+        drawn: the split, where it was just made, or is of devices.
+        held_out: validation and test edges that were given, of a run that was read from its folder.
+    """
+
+    about: About
+    graph: Graph | None = None
+    drawn: DataSplit | None = None
+    held_out: tuple[Ints, Ints] | None = None
+
+    def split(self, data_dir: Path | None = None) -> DataSplit:
+        """The split; one of links that was read from its folder is drawn again.
+
+        Args:
+            data_dir: folder of named graphs.
+        """
+        if self.drawn is not None:
+            return self.drawn
+        if self.about.deployed:
+            raise UsageError(
+                "real devices trained this run, and each knows its own part of the split"
+            )
+        origin = self.about.split.origin
+        if self.held_out is None:
+            return self._drawn_again(data_dir).edges(origin)
+        validation, test = self.held_out
+        train = self.training_graph(data_dir).edge_list()
+        return DataSplit(train=train, validation=validation, test=test, origin=origin)
+
+    def training_graph(self, data_dir: Path | None = None) -> Graph:
+        """The graph of a run of links with its training edges only."""
+        if self.drawn is None and self.held_out is None:
+            return self._drawn_again(data_dir).training
+        graph = self.whole_graph(data_dir)
+        if self.drawn is not None:
+            return only_edges(graph, self.drawn.train)
+        return only_edges(graph, edges_left(graph, *(self.held_out or ())))
+
+    def _drawn_again(self, data_dir: Path | None) -> EdgeSplit:
+        shares = self.about.split.shares
+        if shares is None:
+            raise InputError("run.json does not say how edges were split; train again")
+        return split_edges(self.whole_graph(data_dir), PublicRandomness(self.about.seed), shares)
+
+    def whole_graph(self, data_dir: Path | None = None) -> Graph:
+        """The graph of the run; read again by its name or path where the run was loaded.
+
+        Args:
+            data_dir: where named graphs lie.
+
+        Raises:
+            UsageError: the graph was in memory only.
+            InputError: there is another graph at its place now.
+        """
+        if self.about.deployed:
+            raise UsageError(DEPLOYED)
+        if self.graph is not None:
+            return self.graph
+        if "spec" not in self.about.source:
+            raise UsageError(
+                "this run was made from a graph in memory; pass that graph to `load_run` in Python"
+            )
+        graph = _found(self.about.source, data_dir)
+        spec = Path(str(self.about.source.get("spec", "")))
+        parts = PartsFolder.open(spec) if is_parts_folder(spec) else None
+        # Roles of a split that parts were given are in the digest of the graph, not in theirs.
+        known = fingerprint(graph) if parts is None else parts.manifest.graph.simulated.fingerprint
+        if self.about.fingerprint not in ("", known):
+            raise InputError(f"the run is of another graph than {graph!r}")
+        return graph
+
+
+def _found(source: dict[str, Any], data_dir: Path | None) -> Graph:
+    """The graph that `run.json` names.
+
+    Raises:
+        InputError: what it says there are no arguments of `load`.
+    """
+    try:
+        return load(**{**source, "data_dir": data_dir})
+    except TypeError:
+        raise InputError("run.json does not say where the graph lies; train again") from None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """A finished run. Scores, trees and workloads are the observer's.
 
@@ -89,17 +178,12 @@ class Run:
     """Weights, embeddings and what else was trained; warnings, estimates, guarantees, exposure."""
     cost: Cost = field(repr=False)
     trees: TreeSummary = field(repr=False)
-    ids: Sequence[str] = field(repr=False)
+    ids: IdTexts = field(repr=False)
     """Original ids of the devices, as text, in the order of all arrays."""
-    graph: Graph | None = field(default=None, repr=False)
-    """The graph, where the run was just trained or read together with it."""
+    data: RunData = field(repr=False)
     folder: Path | None = field(default=None, repr=False)
     """Folder of the run, if it was written or read."""
-    _split: DataSplit | None = field(default=None, repr=False)
-    """The split, where it was just made, or is of devices."""
-    _held_out: tuple[Ints, Ints] | None = field(default=None, repr=False)
-    """Validation and test edges that were given, of a run that was read from its folder."""
-    _memory: dict[str, Any] = field(default_factory=dict, repr=False)
+    memory: dict[str, Any] = field(default_factory=dict, repr=False)
     """Results of earlier questions, and without a folder the answers of devices."""
 
     def __repr__(self) -> str:
@@ -162,7 +246,12 @@ class Run:
         links they are edges, [edges, 2] of rows. `origin` says in one sentence where the split
         comes from.
         """
-        return predictions.split_of(self, None)
+        return self.data.split()
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph, where the run was just trained or read together with it."""
+        return self.data.graph
 
     @property
     def embeddings(self) -> Floats:
@@ -193,53 +282,42 @@ class Run:
         """Names of the classes as reports write them, in the order of `classes`; none for link."""
         return self.about.classes
 
-    def scores_frame(self) -> "pandas.DataFrame":
-        """Scores as a frame: `variant` (`run`, `own`, `control`), `score` (as `metrics` has it),
-        `value`."""
-        rows = [
-            {"variant": variant, "score": name, "value": value}
-            for variant, scores in self.scores.items()
-            for name, value in scores.items()
-            if isinstance(value, int | float)
-        ]
-        return frame_of_rows(rows, ("variant", "score", "value"))
+    def frame(self, what: str) -> "pandas.DataFrame":
+        """Scores, history, predictions or guarantees as a frame of pandas.
 
-    def history_frame(self) -> "pandas.DataFrame":
-        """Epochs as a frame: `variant`, `epoch`, `loss`, `score`, `seconds`, as in `EpochEvent`;
-        NaN where an epoch has no loss or score."""
-        events = [event for history in self.histories.values() for event in history]
-        columns = {
-            name: [getattr(event, name) for event in events]
-            for name in EpochEvent.__struct_fields__
-        }
-        for name in ("loss", "score"):
-            columns[name] = [math.nan if value is None else value for value in columns[name]]
-        return frame(columns)
-
-    def predictions_frame(self) -> "pandas.DataFrame":
-        """Devices as a frame: `device` (original id, as text), `predicted` (one of `classes`), and
-        `p(…)` for the probability of each class, by name.
+        Args:
+            what: `scores`: `variant` (`run`, `own`, `control`), `score` (as `metrics` has it),
+                `value`. `history`: the fields of `EpochEvent`, NaN where an epoch has no loss or
+                score. `predictions`: `device` (original id, as text), `predicted` (one of
+                `classes`), and `p(…)` for the probability of each class, by name. `guarantees`:
+                `about`, a column for each role or way out, and the numbers of
+                `lumos.training.guarantees`; empty where none is made.
 
         Raises:
-            UsageError: the run predicts links.
+            UsageError: there is no such frame, or the run predicts links.
         """
-        if self.model.logits is None:
-            raise UsageError(
-                DEPLOYED
-                if self.about.deployed
-                else "this run predicts links and has no classes; use predict_links"
-            )
-        chances = self.predict_proba()
-        columns: dict[str, Any] = {"device": list(self.ids), "predicted": self.predict()}
-        for place, name in enumerate(self.class_names):
-            columns[f"p({name})"] = chances[:, place]
-        return frame(columns)
-
-    def guarantees_frame(self) -> "pandas.DataFrame":
-        """The table of guarantees as a frame: `about`, a column for each role or way out, and the
-        numbers of `lumos.training.guarantees`; empty where none is made."""
-        return frame_of_rows(
-            self.guarantees, list(self.guarantees[0]) if self.guarantees else ["about"]
+        if what == "scores":
+            rows = [
+                {"variant": variant, "score": name, "value": value}
+                for variant, scores in self.scores.items()
+                for name, value in scores.items()
+                if isinstance(value, int | float)
+            ]
+            return frame_of_rows(rows, ("variant", "score", "value"))
+        if what == "history":
+            events = [event for history in self.histories.values() for event in history]
+            rows = [msgspec.to_builtins(event) for event in events]
+            found = frame_of_rows(rows, EpochEvent.__struct_fields__)
+            return found.astype({"loss": float, "score": float})
+        if what == "predictions":
+            chances = self.predict_proba()
+            named = {f"p({name})": chances[:, at] for at, name in enumerate(self.class_names)}
+            return frame({"device": list(self.ids), "predicted": self.predict(), **named})
+        if what == "guarantees":
+            columns = list(self.guarantees[0]) if self.guarantees else ["about"]
+            return frame_of_rows(self.guarantees, columns)
+        raise UsageError(
+            f"there is no frame of {what!r}; choose scores, history, predictions or guarantees"
         )
 
     def predict(self, rows: Rows = None, *, ids: Iterable[int | str] | None = None) -> NDArray[Any]:
@@ -273,7 +351,7 @@ class Run:
             return predictions.probabilities(self.model.logits[positions(rows, len(self.ids))])
         if rows is not None:
             raise UsageError("give positions or `ids`, not both")
-        return predictions.probabilities(self.model.logits[self.rows_of(ids)])
+        return predictions.probabilities(self.model.logits[self.ids.rows(ids)])
 
     def predict_links(
         self,
@@ -319,7 +397,7 @@ class Run:
         if ids is None:
             pairs = predictions.pairs_of(edge_index, len(self.ids))
         else:
-            pairs = self.rows_of([end for pair in ids for end in pair]).reshape(-1, 2)
+            pairs = self.ids.rows([end for pair in ids for end in pair]).reshape(-1, 2)
         return predictions.ask_links(self, pairs, **how)
 
     def suggest(
@@ -347,62 +425,8 @@ class Run:
         order = np.lexsort((-found.probability, ~found.answered))[:most]
         return [(names[place], float(found.probability[place])) for place in order]
 
-    def embedding(self, original_id: int | str) -> Floats:
-        """[width] of one device."""
-        row: Floats = self.embeddings[self.rows_of([original_id])[0]]
-        return row
-
-    def rows_of(self, ids: Iterable[int | str]) -> Ints:
-        """Positions of devices by their original ids."""
-        try:
-            return np.array([self._position[str(name)] for name in ids], np.int64)
-        except KeyError as error:
-            raise InputError(f"{error.args[0]!r} is not the id of any device of this run") from None
-
-    @cached_property
-    def _position(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(self.ids)}
-
-    def whole_graph(self, data_dir: Path | None = None) -> Graph:
-        """The graph of the run; read again by its name or path where the run was loaded.
-
-        Args:
-            data_dir: where named graphs lie.
-
-        Raises:
-            UsageError: the graph was in memory only.
-            InputError: there is another graph at its place now.
-        """
-        if self.about.deployed:
-            raise UsageError(DEPLOYED)
-        if self.graph is not None:
-            return self.graph
-        if "spec" not in self.about.source:
-            raise UsageError(
-                "this run was made from a graph in memory; pass that graph to `load_run` in Python"
-            )
-        graph = _found(self.about.source, data_dir)
-        spec = Path(str(self.about.source.get("spec", "")))
-        parts = PartsFolder.open(spec) if is_parts_folder(spec) else None
-        # Roles of a split that parts were given are in the digest of the graph, not in theirs.
-        known = fingerprint(graph) if parts is None else parts.manifest.graph.simulated.fingerprint
-        if self.about.fingerprint not in ("", known):
-            raise InputError(f"the run is of another graph than {graph!r}")
-        return graph
-
     def export(self, path: Path | str, *, simulated: bool = False) -> None:
-        """Write the weights and what is needed to use them as an npz (docs/run-folder.md).
-
-        The file has the weights, the table of guarantees, and settings without any path. It has no
-        id, no degree and no array over devices.
-
-        Args:
-            simulated: also where randomness came from the seed, or sums computed in the clear: such
-                weights keep none of the guarantees.
-
-        Raises:
-            UsageError: the run was a simulation, and `simulated` is not given.
-        """
+        """Write the weights and what is needed to use them, as `export_weights` describes it."""
         export_weights(self, Path(path), simulated=simulated)
 
     def report(self, path: Path | str | None = None, *, format: str = "html") -> Path:
@@ -430,18 +454,6 @@ class Run:
         for variant, events in self.histories.items():
             folder.variant(variant).write_metrics(events)
         folder.save_run(self)
-        if ANSWERS in self._memory:
-            self._memory[ANSWERS] = self._memory[ANSWERS].moved(folder.path)
+        if ANSWERS in self.memory:
+            self.memory[ANSWERS] = self.memory[ANSWERS].moved(folder.path)
         return folder.path
-
-
-def _found(source: dict[str, Any], data_dir: Path | None) -> Graph:
-    """The graph that `run.json` names.
-
-    Raises:
-        InputError: what it says there are no arguments of `load`.
-    """
-    try:
-        return load(**{**source, "data_dir": data_dir})
-    except TypeError:
-        raise InputError("run.json does not say where the graph lies; train again") from None

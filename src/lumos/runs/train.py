@@ -27,7 +27,7 @@ from lumos.model.network import check_network
 from lumos.ranks.world import World
 from lumos.runs.folder import RunFolder, describe, keeps_device_values
 from lumos.runs.loop import RunJob, costs_of
-from lumos.runs.run import Cost, Run
+from lumos.runs.run import Cost, Run, RunData
 from lumos.runs.schema import About, PerEpoch, RankCost, Split, TreeSummary
 from lumos.training.config import Config, TrainKeywords, settings_help
 from lumos.training.given_split import GivenSplit, edge_split, reading_of, vertex_split
@@ -479,9 +479,9 @@ def finished_run(
         ),
         trees=trees,
         ids=ids,
-        graph=problem.whole_graph,
-        _split=data,
-        _held_out=_given_pairs(problem),
+        data=RunData(
+            about=about, graph=problem.whole_graph, drawn=data, held_out=_given_pairs(problem)
+        ),
     )
 
 
