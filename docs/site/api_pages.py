@@ -23,6 +23,7 @@ BESIDE = {
     "graph": ["lumos.graph.io.ReadOptions"],
     "run": [
         "lumos.training.split.DataSplit",
+        "lumos.runs.run.RunData",
         "lumos.runs.run.Cost",
         "lumos.training.trainer.Outcome",
         "lumos.runs.predict.LinkPredictions",

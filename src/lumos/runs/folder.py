@@ -507,18 +507,7 @@ RELATION = (
 
 
 def export_weights(run: "Run", path: Path, *, simulated: bool) -> None:
-    """Write the weights of a run and what is needed to use them as an npz (docs/run-folder.md).
-
-    The file has the weights, the table of guarantees, and settings without any path. It has no id,
-    no degree and no array over devices.
-
-    Args:
-        simulated: also where randomness came from the seed, or sums computed in the clear: such
-            weights keep none of the guarantees.
-
-    Raises:
-        UsageError: the run was a simulation, and `simulated` is not given.
-    """
+    """Write the weights of a run as an npz, as `Run.export` says."""
     if path.suffix != ".npz":
         raise UsageError(f"`export` writes .npz, not {path.name!r}")
     if (reason := _simulation(run)) and not simulated:

@@ -426,7 +426,18 @@ class Run:
         return [(names[place], float(found.probability[place])) for place in order]
 
     def export(self, path: Path | str, *, simulated: bool = False) -> None:
-        """Write the weights and what is needed to use them, as `export_weights` describes it."""
+        """Write the weights and what is needed to use them as an npz (docs/run-folder.md).
+
+        The file has the weights, the table of guarantees, and settings without any path. It has no
+        id, no degree and no array over devices.
+
+        Args:
+            simulated: also where randomness came from the seed, or sums computed in the clear: such
+                weights keep none of the guarantees.
+
+        Raises:
+            UsageError: the run was a simulation, and `simulated` is not given.
+        """
         export_weights(self, Path(path), simulated=simulated)
 
     def report(self, path: Path | str | None = None, *, format: str = "html") -> Path:
