@@ -5,14 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lumos.cli.main import run
 from lumos.graph import load
 from lumos.graph.facts import fingerprint
-from lumos.graph.parts import PartsFolder, part_source
-from lumos.graph.parts.part_source import StreamedSource
+from lumos.graph.parts import PartsFolder
 
 
 @pytest.fixture
@@ -70,43 +68,24 @@ def test_the_folder_is_a_graph_for_every_command(
 
 def test_people_read_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["split", "demo:60", str(tmp_path / "parts"), "--parts", "2", "--task", "classify"]
-    assert run([*words, "--no-features"]) == 0
+    assert run(words) == 0
     out, err = capsys.readouterr()
     assert out.startswith("demo:60: 60 devices and ")
     assert "30 devices train" in out
     assert "link: left out; split the graph again without --task classify" in out
-    assert "features absent: not asked for" in out
     assert err == ""
-
-
-def test_assigned_parts(
-    answer: Callable[..., Any], refusal: Callable[..., str], tmp_path: Path
-) -> None:
-    file = tmp_path / "who.csv"
-    file.write_text("id,part\n" + "".join(f"{row},{row % 3}\n" for row in range(60)))
-    result = answer("split", "demo:60", tmp_path / "parts", "--assign", file)
-    assert result["parts"] == 3
-    part = PartsFolder.open(tmp_path / "parts").part([1], "link")
-    assert part.devices.tolist() == [*range(1, 60, 3)]
-    line = refusal("split", "demo:60", tmp_path / "other", "--assign", file, "--parts", 4)
-    assert "it names 3 parts, but --parts is 4" in line
-    np.save(tmp_path / "who.npy", np.zeros(61, int))
-    line = refusal("split", "demo:60", tmp_path / "other", "--assign", tmp_path / "who.npy")
-    assert "a whole number for each device is needed, [60]" in line
-    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--parts is needed: how many, or --assign, a file with id,part"),
+        ([], "--parts"),
         (["--parts", "0"], "--parts must be between 1 and the number of devices (60), got 0"),
         (["--parts", "61"], "--parts must be between 1 and the number of devices (60), got 61"),
         (["--parts", "2", "--split", "absent.csv"], "--split: one that names devices or edges"),
         (["--parts", "2", "--split", "absent.csv", "--task", "link"], "there is no such file"),
         (["--parts", "2", "--shards", "2"], "--shards has no effect here"),
         (["--parts", "2", "--label-bins", "3"], "demo has one label"),
-        (["--assign", "absent.csv"], "no such file"),
     ],
 )
 def test_wrong_use_is_refused(
@@ -122,31 +101,3 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_read(
     (tmp_path / "mine").write_text("mine")
     line = refusal("split", tmp_path / "no such graph", tmp_path, "--parts", "2")
     assert "is there already and not empty; choose another folder" in line
-
-
-def test_large_graphs_are_written_part_by_part(
-    answer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    edges = load("demo:200").edge_list()
-    (folder / "edges.csv").write_text("".join(f"{u},{v}\n" for u, v in edges))
-    specs = ("demo:200", folder / "edges.csv", folder)
-    for number, spec in enumerate(specs):
-        answer("split", spec, tmp_path / f"whole{number}", "--parts", 3)
-    monkeypatch.setattr(part_source, "LARGE_DEMO", 200)
-    monkeypatch.setattr(part_source, "LARGE_FILE", 1)
-    monkeypatch.setattr(part_source, "load", None)  # reading all at once would fail
-    prepared: list[str] = []
-    prepare = StreamedSource.prepare
-
-    def counted(self: StreamedSource, *arguments: Any) -> None:
-        prepared.append(self.about.name)
-        prepare(self, *arguments)
-
-    monkeypatch.setattr(StreamedSource, "prepare", counted)
-    for number, spec in enumerate(specs):
-        answer("split", spec, tmp_path / f"part{number}", "--parts", 3)
-        for file in (tmp_path / f"whole{number}").iterdir():
-            assert (tmp_path / f"part{number}" / file.name).read_bytes() == file.read_bytes()
-    assert prepared == ["demo:200", "edges", "mine"]

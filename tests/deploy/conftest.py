@@ -12,8 +12,7 @@ from lumos.deploy.broker import Broker, write_broker_config
 from lumos.deploy.pki import FederationAuthority, make_federation
 from lumos.graph import Graph, load
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.manifest import Partition
-from lumos.graph.parts.part_source import GraphInMemory, chosen_source
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.training.config import Config
 from lumos.training.write_parts import write_parts
 
@@ -41,11 +40,8 @@ def broker(pki: Path) -> Iterator[Broker]:
 
 def split_into_devices(graph: str, folder: Path) -> PartsFolder:
     """Parts on disk, one for each device."""
-    with chosen_source(
-        graph, data_dir=None, features=True, whole=False, scratch=folder, options={}
-    ) as source:
-        partition = Partition.equal(len(source.about.ids), len(source.about.ids))
-        return write_parts(source, folder, partition, seed=0)
+    loaded = load(graph)
+    return write_parts(loaded, folder, equal_bounds(loaded.devices, loaded.devices), seed=0)
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +59,7 @@ def few_words() -> Graph:
 @pytest.fixture(scope="session")
 def few_words_parts(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
     folder = tmp_path_factory.mktemp("parts") / "few words"
-    return write_parts(GraphInMemory(few_words()), folder, Partition.equal(12, 12), seed=0)
+    return write_parts(few_words(), folder, equal_bounds(12, 12), seed=0)
 
 
 @pytest.fixture(scope="session")

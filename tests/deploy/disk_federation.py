@@ -7,19 +7,16 @@ from typing import Any
 from lumos.deploy.state import CoordinatorFolder, DeviceFolder
 from lumos.deploy.virtual import RUN, Federation
 from lumos.device.shard import COORDINATOR
+from lumos.graph import load
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.manifest import Partition
-from lumos.graph.parts.part_source import chosen_source
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.training.write_parts import write_parts
 
 
 def parts_of_devices(graph: str, folder: Path) -> PartsFolder:
     """Parts on disk, one for each device."""
-    with chosen_source(
-        graph, data_dir=None, features=True, whole=False, scratch=folder, options={}
-    ) as source:
-        devices = len(source.about.ids)
-        return write_parts(source, folder, Partition.equal(devices, devices), seed=0)
+    loaded = load(graph)
+    return write_parts(loaded, folder, equal_bounds(loaded.devices, loaded.devices), seed=0)
 
 
 @dataclass

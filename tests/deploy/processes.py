@@ -28,7 +28,7 @@ from lumos.deploy.processes import CoordinatorProcess
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
-from lumos.graph.parts.part_source import chosen_source
+from lumos.graph import load
 from lumos.storage import read_json
 
 MakeFaults = Callable[[int, int], LinkFaults | None]
@@ -37,10 +37,7 @@ MakeFaults = Callable[[int, int], LinkFaults | None]
 
 def laid_out(graph: str, path: Path, **options: Any) -> FederationLayout:
     """The folders of a federation."""
-    with chosen_source(
-        graph, data_dir=None, features=True, whole=False, scratch=path, options={}
-    ) as source:
-        return lay_out(source, path, **options)
+    return lay_out(load(graph), path, **options)
 
 
 class UnhurriedCoordinator(CoordinatorParticipant):

@@ -17,7 +17,6 @@ from lumos.deploy.plan import ParticipantFolder, handed_out
 from lumos.errors import InputError, UsageError
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest
-from lumos.graph.parts.part_source import GraphInMemory
 from lumos.training.given_split import GivenSplit
 
 DEVICES = 12
@@ -45,7 +44,7 @@ def prepare(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Any
         made.append(tmp_path / f"federation-{len(made)}")
         task = settings.get("task", "classify")
         split: GivenSplit = None if task == "link" else public_roles()
-        layout = lay_out(GraphInMemory(graph), made[-1], split=split, task=task)
+        layout = lay_out(graph, made[-1], split=split, task=task)
         layout.hand_out_plan(settings)
         return layout
 

@@ -16,7 +16,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.training.config import Config
 
 BEGAN = 1_790_000_000.0
@@ -32,7 +32,7 @@ def config_of(**settings: Any) -> Config:
 
 def split(graph: Graph, path: Path) -> PartsFolder:
     """One part for each device."""
-    return written(graph, path, Partition.equal(graph.devices, graph.devices), seed=SEED)
+    return written(graph, path, equal_bounds(graph.devices, graph.devices), seed=SEED)
 
 
 def shuffled(graph: Graph, seed: int) -> Graph:

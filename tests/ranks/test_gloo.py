@@ -13,8 +13,7 @@ from tests.ranks.forked import run_ranks
 import lumos
 from lumos.errors import UsageError
 from lumos.graph import load
-from lumos.graph.parts.manifest import Partition
-from lumos.graph.parts.part_source import GraphInMemory
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.runs.run import Run
 from lumos.training.write_parts import write_parts
 
@@ -69,9 +68,7 @@ def check(case: str, alone: Run, together: Run) -> None:
 def test_ranks_give_the_run_of_one_process(tmp_path: Path, subtests: Any) -> None:
     """Of a graph, and of parts on disk: each rank reads its own, and one process all of them."""
     graph, parts = load(GRAPH), tmp_path / "parts"
-    numbers = np.random.default_rng(0).permutation(60) % 5
-    partition = Partition(5, None, numbers.astype(np.uint8))
-    write_parts(GraphInMemory(graph), parts, partition, seed=SEED)
+    write_parts(graph, parts, np.array([0, 7, 8, 20, 45, 60]), seed=SEED)
     of_parts = [(case, str(parts)) for case in OF_PARTS]
     asked = {
         2: [*((case, GRAPH) for case in OF_GRAPH), *of_parts],
@@ -113,7 +110,7 @@ def test_ranks_give_the_run_of_one_process(tmp_path: Path, subtests: Any) -> Non
 def test_what_parts_cannot_be_trained_with(
     settings: dict[str, Any], line: str, tmp_path: Path
 ) -> None:
-    write_parts(GraphInMemory(load(GRAPH)), tmp_path / "parts", Partition.equal(60, 5), seed=SEED)
+    write_parts(load(GRAPH), tmp_path / "parts", equal_bounds(60, 5), seed=SEED)
     with pytest.raises(UsageError, match=line):
         lumos.train(tmp_path / "parts", **{"seed": SEED, **settings})
 
@@ -137,9 +134,7 @@ def test_a_rank_holds_its_parts_and_a_byte_for_each_device(tmp_path: Path) -> No
     peaks = []
     for devices in (2_000, 8_000):
         folder, note = tmp_path / str(devices), tmp_path / f"{devices}.txt"
-        numbers = np.zeros(devices, np.uint8)
-        numbers[np.random.default_rng(0).choice(devices, 500, replace=False)] = 1
-        write_parts(GraphInMemory(load(f"demo:{devices}")), folder, Partition(2, None, numbers))
+        write_parts(load(f"demo:{devices}"), folder, np.array([0, devices - 500, devices]))
         end, _ = run_ranks(["-c", MEASURED, str(folder), str(note)], 2)
         assert end.status == 0
         peaks.append(int(note.read_text()))

@@ -1,21 +1,19 @@
 """The splits in parts are those that a run draws; what cannot be split is left out and said."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.graph.parts.same_parts import assert_same, assigned, written
+from tests.graph.parts.same_parts import assert_same, hosted, uneven, written
 
 from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
 from lumos.graph.facts import facts_of, parts_of
-from lumos.graph.parts import part_source
-from lumos.graph.parts.manifest import Partition
-from lumos.training import write_parts
+from lumos.graph.parts.manifest import equal_bounds
+from lumos.graph.parts.stored_part import StoredPart
 from lumos.training.given_split import edge_split, vertex_split
 
 
@@ -40,9 +38,8 @@ def test_a_split_of_devices_that_is_given(sixty: Graph, tmp_path: Path) -> None:
         written(sixty, tmp_path / "parts", split=given)
     assert not (tmp_path / "parts").exists()
     folder = written(sixty, tmp_path / "parts", split=given, task="classify")
-    hosted = [*Partition.equal(60, 4).hosted()]
     roles = vertex_split(sixty, given, PublicRandomness(0)).roles
-    for number, part in enumerate(parts_of(sixty, hosted, roles)):
+    for number, part in enumerate(parts_of(sixty, hosted(equal_bounds(60, 4)), roles)):
         assert_same(folder.part([number], "classify"), part)
     with pytest.raises(UsageError, match=r"not for `task='link'`: split the graph again without"):
         folder.part([0], "link")
@@ -62,10 +59,10 @@ def test_held_out_edges_that_are_no_edges_of_the_graph(sixty: Graph, tmp_path: P
         "test": [*absent[9:20], *edges[5:9].tolist()],
         "test_negative": absent[20:30],
     }
-    partition = assigned(sixty, 3)
-    folder = written(sixty, tmp_path / "parts", partition, split=given, task="link")
+    bounds = uneven(sixty, 3)
+    folder = written(sixty, tmp_path / "parts", bounds, split=given, task="link")
     split = edge_split(sixty, given, PublicRandomness(0)).split
-    parts = parts_of(split.training, [*partition.hosted()], None, split.validation)
+    parts = parts_of(split.training, hosted(bounds), None, split.validation)
     for number, part in enumerate(parts):
         assert_same(folder.part([number], "link"), part)
     assert sum(len(part.held_back) for part in parts) == 14
@@ -115,33 +112,12 @@ def test_a_graph_for_neither_task_is_refused(tmp_path: Path) -> None:
         written(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), tmp_path / "parts")
 
 
-def test_without_labels_nobody_has_to_ask_for_link(
-    sixty: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_parts, "MAX_LINK", 100)
-    folder = written(replace(sixty, labels=None, classes=()), tmp_path / "parts")
-    assert folder.split("link").train > 100
-
-
-def test_too_many_edges_are_not_split_unless_asked(
-    sixty: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write_parts, "MAX_LINK", 100)
-    folder = written(sixty, tmp_path / "parts")
-    with pytest.raises(UsageError, match=r"edges are more than 100; .* again with `task='link'`"):
-        folder.facts("link")
-    assert not (folder.path / "observer.safetensors").exists()
-    asked = written(sixty, tmp_path / "asked", task="link")
-    assert asked.split("link").train > 100
-
-
 def test_everything_is_for_its_owner_only(sixty: Graph, tmp_path: Path) -> None:
-    folder = written(sixty, tmp_path / "parts", assigned(sixty, 3))
+    folder = written(sixty, tmp_path / "parts", uneven(sixty, 3))
     assert folder.path.stat().st_mode & 0o777 == 0o700
     names = {file.name for file in folder.path.iterdir()}
     assert names == {
         "manifest.json",
-        "assignment.npy",
         "observer.safetensors",
         *(f"part-0000{number}.safetensors" for number in range(3)),
     }
@@ -164,13 +140,15 @@ def test_what_is_interrupted_takes_its_files_with_it(
 ) -> None:
     seen: list[list[str]] = []
 
-    def interrupt(self: object, devices: np.ndarray) -> Iterator[None]:
-        if devices[0] == 0:
-            return None  # type: ignore[return-value]
+    write = StoredPart.write
+
+    def interrupt(self: StoredPart, folder: Path, number: int) -> None:
+        if number == 0:
+            return write(self, folder, number)
         seen.append(sorted(file.name for file in (tmp_path / "parts").iterdir()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(part_source.GraphInMemory, "features", interrupt)
+    monkeypatch.setattr(StoredPart, "write", interrupt)
     with pytest.raises(KeyboardInterrupt):
         written(sixty, tmp_path / "parts")
     assert seen == [["part-00000.safetensors", "unfinished"]]  # what a kill would leave

@@ -66,8 +66,6 @@ OPTIONS: Mapping[str, Placed] = {
     "header": Placed(DATA),
     "folder": Placed(DATA, "a new folder to write"),
     "parts": Placed(DATA, "number of parts, contiguous ranges of devices"),
-    "assign": Placed(DATA, "file of who is in which part: CSV id,part or npy"),
-    "features": Placed(DATA),
     "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),

@@ -34,8 +34,7 @@ from lumos.graph.catalog import (
 )
 from lumos.graph.demo import DEVICES
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.manifest import Partition, read_assignment, refuse_neither
-from lumos.graph.parts.part_source import chosen_source
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.graph.sources import data_directory
 from lumos.machine import peak_rss_mb
@@ -219,11 +218,9 @@ def split(
     folder: Annotated[Path, placed("folder")],
     /,
     *,
-    parts: Annotated[int | None, placed("parts")] = None,
-    assign: Annotated[Path | None, placed("assign")] = None,
+    parts: Annotated[int, placed("parts")],
     task: Annotated[Literal["classify", "link"] | None, placed("task")] = None,
     split: Annotated[str | None, placed("split")] = None,
-    features: Annotated[bool, placed("features", show_default=False)] = True,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     common: Common = COMMON,
 ) -> None:
@@ -235,41 +232,23 @@ def split(
     Parameters
     ----------
     graph
-        demo, demo:60, facebook, lastfm, twitch-ENGB, …, or a path. A demo graph or an edge list of
-        integers that is large is read and written part by part, never as a whole.
+        demo, demo:60, facebook, lastfm, twitch-ENGB, …, or a path.
     folder
         A new folder to write.
     parts
         Number of parts: contiguous ranges of devices. As many as there are devices: one for each.
-    assign
-        A file that says which device is in which part: CSV id,part, or npy of part numbers.
     task
-        The only task that the parts are for; by default both, where the graph allows them. Edges
-        are split for link up to 12 million, more only if asked: that needs all of them in memory.
+        The only task that the parts are for; by default both, where the graph allows them.
     split
         As lumos train takes it: a file, shares as 60/20/20, or random.
-    features
-        With --no-features, only structure and labels are written.
     """
     common.refuse("shards", because="parts are for any number of processes")
-    refuse_neither(parts, assign)
     refuse_taken(folder)
-    opened = chosen_source(
-        graph,
-        data_dir=common.data_dir,
-        features=features,
-        whole=assign is not None,
-        scratch=folder,
-        options={**reading_of(split), **given(reading)},
-    )
-    with displayed(True, "parts") as bar, opened as source:
-        ids = source.about.ids
-        if assign is not None:
-            partition = read_assignment(assign, ids, parts)
-        else:
-            partition = Partition.equal(len(ids), parts or 0)
+    loaded = load(graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)})
+    bounds = equal_bounds(loaded.devices, parts)
+    with displayed(True, "parts") as bar:
         written = write_parts(
-            source, folder, partition, seed=common.seed, split=split, task=task, progress=bar
+            loaded, folder, bounds, seed=common.seed, split=split, task=task, progress=bar
         )
     result = parts_summary(written)
     if common.json:

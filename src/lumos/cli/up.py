@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import numpy as np
 from cyclopts import Parameter
 from rich.console import Console
 from rich.live import Live
@@ -26,7 +28,8 @@ from lumos.deploy.local_federation import FederationLayout, LocalFederation, lay
 from lumos.deploy.plan import DEFAULTS, refuse_settings
 from lumos.deploy.status import RunStatus
 from lumos.errors import UsageError
-from lumos.graph.parts.part_source import chosen_source
+from lumos.graph import load
+from lumos.graph.arrays import MIN_CONVERTED, frozen_sparse
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.runs.text import estimate_texts
 from lumos.storage import private_folder, write_json
@@ -197,19 +200,14 @@ def _laid_out(
 ) -> FederationLayout:
     """Write the folders of all participants."""
     private_folder(place)
-    opened = chosen_source(
-        graph,
-        data_dir=common.data_dir,
-        features=True,
-        whole=False,
-        scratch=place,
-        options={**reading_of(split), **reading},
-    )
+    loaded = load(graph, data_dir=common.data_dir, **{**reading_of(split), **reading})
+    large = loaded.features is not None and np.prod(loaded.features.shape) >= MIN_CONVERTED
+    if large and settings.get("randomness", DEFAULTS["randomness"]) == "system":
+        # A graph decides by the number of zeros, which real devices must not tell: how features
+        # are stored is public.
+        loaded = replace(loaded, features=frozen_sparse(loaded.features))
     task = settings.get("task", "classify")
-    with opened as source:
-        if settings.get("randomness", DEFAULTS["randomness"]) == "system":
-            source.store_large_sparse()
-        return lay_out(source, place, seed=common.seed, split=split, task=task, host=host)
+    return lay_out(loaded, place, seed=common.seed, split=split, task=task, host=host)
 
 
 def _prepare(

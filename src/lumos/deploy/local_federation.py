@@ -42,8 +42,8 @@ from lumos.deploy.state import RESULT
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, LumosError, ProtocolError, RunFailed, UsageError
-from lumos.graph.parts.manifest import MANIFEST, Partition, read_manifest, write_manifest
-from lumos.graph.parts.part_source import PartSource
+from lumos.graph import Graph
+from lumos.graph.parts.manifest import MANIFEST, equal_bounds, read_manifest, write_manifest
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.graph.parts.stored_part import part_path
 from lumos.ldp.account import AccountLimits
@@ -159,7 +159,7 @@ class FederationLayout:
 
 
 def lay_out(
-    source: PartSource,
+    graph: Graph,
     path: Path,
     *,
     seed: int = 0,
@@ -170,7 +170,7 @@ def lay_out(
     """Split a graph, one part for each device; make keys for everybody; fill all folders.
 
     Args:
-        source: the graph.
+        graph: the graph.
         path: a new or empty folder.
         seed: run seed.
         split: as `lumos.train` takes it.
@@ -180,7 +180,7 @@ def lay_out(
     Raises:
         UsageError: the folder is not empty, or there are too many devices for one machine.
     """
-    devices = len(source.about.ids)
+    devices = graph.devices
     if devices > MAX_DEVICES:
         raise UsageError(
             f"{devices:,} devices are too many processes for one machine; up to {MAX_DEVICES:,} "
@@ -189,7 +189,8 @@ def lay_out(
     refuse_taken(path)
     private_folder(path)
     layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
-    write_parts(source, parts, Partition.equal(devices, devices), seed=seed, split=split, task=task)
+    bounds = equal_bounds(devices, devices)
+    write_parts(graph, parts, bounds, seed=seed, split=split, task=task)
     make_federation(pki, devices, LOOPBACK if host is None else (host, *LOOPBACK))
     for participant in (COORDINATOR, *range(devices)):
         folder = path / folder_name(participant)

@@ -103,44 +103,23 @@ def _facts_of(graph: Graph) -> GraphFacts:
     features = graph.features
     sparse = features is not None and is_sparse(features)
     values = np.empty(0) if features is None else np.asarray(features.data if sparse else features)
-    return described(
-        graph,
-        edges=graph.edges,
-        width=graph.feature_count,
-        sparse=sparse,
-        lowest=float(values.min()) if values.size else 0.0,
-        highest=float(values.max()) if values.size else 0.0,
-        fingerprint=fingerprint(graph),
-    )
-
-
-def described(
-    graph: Graph,
-    *,
-    edges: int,
-    width: int,
-    sparse: bool,
-    lowest: float,
-    highest: float,
-    fingerprint: str,
-) -> GraphFacts:
-    """Return the facts of a graph, of which name, ids, labels and notes are at hand."""
+    lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
     labels = graph.labels
     return GraphFacts(
         name=graph.name,
         devices=graph.devices,
-        feature_count=width,
+        feature_count=graph.feature_count,
         sparse=sparse,
         **feature_signs(lowest, highest),
         labelled=labels is not None,
         classes=graph.classes,
         notes=graph.notes,
         simulation=SimulationFacts(
-            edges=edges,
+            edges=graph.edges,
             lowest=lowest,
             highest=highest,
             highest_label=-1 if labels is None else int(labels.max(initial=-1)),
-            fingerprint=fingerprint,
+            fingerprint=fingerprint(graph),
         ),
     )
 

@@ -1,6 +1,8 @@
 """A graph in parts on disk, with the splits that a run of the same seed would draw."""
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -8,21 +10,21 @@ import lumos
 from lumos.device.randomness import PublicRandomness
 from lumos.errors import InputError, UsageError
 from lumos.graph import Graph
-from lumos.graph.arrays import Ids, some_ids, spans
+from lumos.graph.arrays import Ids, is_sparse
+from lumos.graph.facts import facts_of, fingerprint
 from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import (
     FORMAT,
     IdKind,
     Manifest,
-    Partition,
     PartsSplit,
     Task,
     TrainingEdges,
     public_slots,
+    write_manifest,
 )
-from lumos.graph.parts.part_source import PartSource
-from lumos.graph.parts.parts_folder import HeldOutPairs, PartsFolder, PartsWriter, new_parts
-from lumos.graph.parts.stored_part import StoredPart
+from lumos.graph.parts.parts_folder import OBSERVER, HeldOutPairs, PartsFolder, new_parts
+from lumos.graph.parts.stored_part import StoredPart, write_layout
 from lumos.training.given_split import (
     GivenSplit,
     HeldOut,
@@ -34,17 +36,11 @@ from lumos.training.given_split import (
 from lumos.training.split import EdgeSplit, pair_keys
 from lumos.typing import Bytes, Ints, Progress
 
-MAX_LINK = 12_000_000
-"""Edges up to which they are split for link if nobody asks: that needs all of them in memory.
-
-A graph without labels has no other task, so there nobody has to ask.
-"""
-
 
 def write_parts(
-    source: PartSource,
+    graph: Graph,
     path: Path | str,
-    partition: Partition,
+    bounds: Ints,
     *,
     seed: int = 0,
     split: GivenSplit = None,
@@ -54,9 +50,10 @@ def write_parts(
     """Write a graph in parts, and who trains, validates and tests in each.
 
     Args:
-        source: the graph.
+        graph: the graph.
         path: a new or empty folder.
-        partition: which part has which devices.
+        bounds: [parts + 1] part p has the devices bounds[p] … bounds[p + 1] - 1; see
+            `equal_bounds`.
         seed: run seed: the splits are those of a run with it.
         split: as `lumos.train` takes it; one that names devices or edges belongs to one task.
         task: the only task the parts are for; by default both, where the graph allows them.
@@ -70,13 +67,12 @@ def write_parts(
         raise UsageError(
             "`split`: one that names devices or edges is of one task; name it with `task`"
         )
-    public = PublicRandomness(seed)
+    path, public = Path(path), PublicRandomness(seed)
     left_out: dict[Task, str] = {}
-    devices = _vertices(source.about, split, public, task, left_out)
-    with new_parts(Path(path)) as writer:
-        source.prepare(partition, writer, progress)
-        whole, edges = _edges(source, split, public, task, left_out)
-        slots = _write(source, writer, partition, devices, whole, edges, progress)
+    devices = _vertices(graph, split, public, task, left_out)
+    edges = _edges(graph, split, public, task, left_out)
+    with new_parts(path):
+        _write(graph, path, bounds, devices, edges, progress)
         splits: dict[Task, PartsSplit] = {}
         training = None
         if devices is not None:
@@ -84,29 +80,30 @@ def write_parts(
         if edges is not None:
             splits["link"] = _about_edges(edges)
             kept = edges.split.training
-            training = TrainingEdges(
-                edges=kept.edges, fingerprint=source.training_fingerprint(kept)
-            )
-            pairs = (getattr(edges.split, name) for name in HeldOutPairs._fields)
-            writer.observe(dict(zip(HeldOutPairs._fields, pairs, strict=True)))
+            training = TrainingEdges(edges=kept.edges, fingerprint=fingerprint(kept))
+            pairs = {name: getattr(edges.split, name) for name in HeldOutPairs._fields}
+            narrow = {name: each.astype(np.int32) for name, each in pairs.items()}
+            write_layout(path / OBSERVER, narrow)
+        features: Any = graph.features
+        narrow_indices = is_sparse(features) and features.indices.dtype == np.int32
         manifest = Manifest(
             format=FORMAT,
             lumos=lumos.__version__,
-            graph=source.facts(),
+            graph=facts_of(graph),
             training=training,
-            parts=partition.parts,
-            bounds=None if partition.bounds is None else partition.bounds.tolist(),
-            slots=public_slots(slots, partition.counts),
-            index_bytes=source.index_bytes,
-            ids=_kind(source.about.ids),
+            parts=len(bounds) - 1,
+            bounds=bounds.tolist(),
+            slots=public_slots(np.diff(graph.offsets[bounds]), np.diff(bounds)),
+            index_bytes=4 if narrow_indices else 8,
+            ids=_kind(graph.ids),
             seed=seed,
             splits=splits,
             left_out=left_out,
-            source_roles=source.about.roles is not None,
-            dropped_self_loops=source.dropped_self_loops,
-            dropped_duplicates=source.dropped_duplicates,
+            source_roles=graph.roles is not None,
+            dropped_self_loops=graph.dropped_self_loops,
+            dropped_duplicates=graph.dropped_duplicates,
         )
-        writer.finish(manifest, partition)
+        write_manifest(path, manifest)
     return PartsFolder.open(path)
 
 
@@ -131,75 +128,59 @@ def _vertices(
 
 
 def _edges(
-    source: PartSource,
+    graph: Graph,
     split: GivenSplit,
     public: PublicRandomness,
     task: Task | None,
     left_out: dict[Task, str],
-) -> tuple[Graph | None, HeldOut | None]:
-    """The graph, and the split of its edges; None where the parts are for classify only."""
+) -> HeldOut | None:
+    """The split of edges; None where the parts are for classify only, or edges do not allow it."""
     if task == "classify":
         left_out["link"] = "split the graph again without `task='classify'`"
-        return None, None
-    if task is None and "classify" not in left_out and source.edges > MAX_LINK:
-        left_out["link"] = (
-            f"{source.edges:,} edges are more than {MAX_LINK:,}; split the graph again with "
-            "`task='link'`, which needs all edges in memory"
-        )
-        return None, None
-    whole = source.structure()
+        return None
     try:
-        return whole, edge_split(whole, split, public)
+        return edge_split(graph, split, public)
     except InputError as error:
         if task == "link" or "classify" in left_out:
             raise
         left_out["link"] = str(error)
-        return None, None
+        return None
 
 
 def _write(
-    source: PartSource,
-    writer: PartsWriter,
-    partition: Partition,
+    graph: Graph,
+    path: Path,
+    bounds: Ints,
     devices: VertexSplit | None,
-    whole: Graph | None,
     edges: HeldOut | None,
     progress: Progress | None,
-) -> Ints:
-    """Write all parts; returns the slots of each."""
-    about = source.about
-    stored_ids = _kind(about.ids) != "rows"
-    slot_roles, held_back = None, np.empty((0, 2), np.int64)
-    if whole is not None and edges is not None:
-        slot_roles = _slot_roles(whole, edges.split)
+) -> None:
+    """Write the files of all parts."""
+    kind, features = _kind(graph.ids), graph.features
+    slot_roles, held_back, first = None, np.empty((0, 2), np.int32), None
+    if edges is not None:
+        slot_roles = _slot_roles(graph, edges.split)
         pairs = edges.split.validation
-        part = partition.part_of(pairs[:, 0])
-        held_back = pairs[np.argsort(part, kind="stable")]
-        ends = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=partition.parts))])
-    slots = np.zeros(partition.parts, np.int64)
-    for number, ids in enumerate(partition.hosted()):
-        offsets, neighbours = source.lists(number, ids)
-        slots[number] = len(neighbours)
-        mine = theirs = None
-        if whole is not None and slot_roles is not None:
-            mine = slot_roles[spans(whole.offsets[ids], np.diff(offsets))]
-            theirs = held_back[ends[number] : ends[number + 1]]
-        stored = StoredPart(
-            devices=ids,
-            offsets=offsets,
-            neighbours=neighbours.astype(np.int32, copy=False),
-            features=source.features(ids),
-            labels=None if about.labels is None else about.labels[ids],
-            ids=some_ids(about.ids, ids) if stored_ids else None,
-            roles=None if devices is None else devices.roles[ids],
-            source_roles=None if about.roles is None else about.roles[ids],
-            edge_roles=mine,
-            held_back=None if theirs is None else theirs.astype(np.int32),
-        )
-        writer.write(number, stored, partition)
+        part = np.searchsorted(bounds, pairs[:, 0], side="right") - 1
+        held_back = pairs[np.argsort(part, kind="stable")].astype(np.int32)
+        first = np.searchsorted(np.sort(part), np.arange(len(bounds)))
+    for number, (low, high) in enumerate(pairwise(bounds.tolist())):
+        here, offsets = slice(low, high), graph.offsets[low : high + 1]
+        slots = slice(offsets[0], offsets[-1])
+        StoredPart(
+            devices=np.arange(low, high),
+            offsets=offsets - offsets[0],
+            neighbours=graph.neighbours[slots].astype(np.int32),
+            features=None if features is None else features[here],
+            labels=None if graph.labels is None else graph.labels[here],
+            ids=None if kind == "rows" else graph.ids[here],
+            roles=None if devices is None else devices.roles[here],
+            source_roles=None if graph.roles is None else graph.roles[here],
+            edge_roles=None if slot_roles is None else slot_roles[slots],
+            held_back=None if first is None else held_back[first[number] : first[number + 1]],
+        ).write(path, number)
         if progress is not None:
-            progress(number + 1, partition.parts, "parts")
-    return slots
+            progress(number + 1, len(bounds) - 1, "parts")
 
 
 def _slot_roles(graph: Graph, split: EdgeSplit) -> Bytes:

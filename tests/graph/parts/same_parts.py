@@ -1,5 +1,6 @@
 """Parts that are compared array by array, and ways to write them."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import scipy.sparse
 from lumos.graph import Graph
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts import PartsFolder
-from lumos.graph.parts.manifest import Partition, small_numbers
-from lumos.graph.parts.part_source import GraphInMemory
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.training.write_parts import write_parts
+from lumos.typing import Ints
 
 ARRAYS = ("devices", "offsets", "neighbours", "labels", "roles", "held_back")
 
@@ -35,25 +36,25 @@ def assert_same(one: GraphPart, other: GraphPart) -> None:
         np.testing.assert_array_equal(features, others)
 
 
-def assigned(graph: Graph, parts: int) -> Partition:
-    """An assignment without any order, in which every part has a device."""
-    numbers = np.random.default_rng(5).integers(0, parts, graph.devices)
-    numbers[:parts] = np.arange(parts)[::-1]
-    return Partition(parts, None, small_numbers(numbers, parts))
+def uneven(graph: Graph, parts: int) -> Ints:
+    """Bounds of ranges of very different sizes, one of a single device."""
+    cuts = np.random.default_rng(5).choice(np.arange(2, graph.devices), parts - 2, replace=False)
+    return np.array([0, 1, *np.sort(cuts), graph.devices])
 
 
-def partitions(graph: Graph) -> dict[str, Partition]:
+def hosted(bounds: Ints) -> list[Ints]:
+    return [np.arange(low, high) for low, high in pairwise(bounds.tolist())]
+
+
+def partitions(graph: Graph) -> dict[str, Ints]:
     return {
-        "one": Partition.equal(graph.devices, 1),
-        "ranges": Partition.equal(graph.devices, 7),
-        "assigned": assigned(graph, 7),
-        "many": assigned(graph, 300) if graph.devices > 300 else assigned(graph, 50),
-        "devices": Partition.equal(graph.devices, graph.devices),
+        "one": equal_bounds(graph.devices, 1),
+        "ranges": equal_bounds(graph.devices, 7),
+        "uneven": uneven(graph, 7),
+        "devices": equal_bounds(graph.devices, graph.devices),
     }
 
 
-def written(
-    graph: Graph, path: Path, partition: Partition | None = None, **how: Any
-) -> PartsFolder:
-    partition = partition or Partition.equal(graph.devices, 4)
-    return write_parts(GraphInMemory(graph), path, partition, **how)
+def written(graph: Graph, path: Path, bounds: Ints | None = None, **how: Any) -> PartsFolder:
+    bounds = equal_bounds(graph.devices, 4) if bounds is None else bounds
+    return write_parts(graph, path, bounds, **how)

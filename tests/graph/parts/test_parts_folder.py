@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.graph.parts.same_parts import assert_same, assigned, partitions, written
+from tests.graph.parts.same_parts import assert_same, hosted, partitions, uneven, written
 
 import lumos
 from lumos.device.randomness import PublicRandomness
@@ -16,21 +16,20 @@ from lumos.errors import InputError, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.facts import facts_of, fingerprint, parts_of
 from lumos.graph.parts import PartsFolder, is_parts_folder
-from lumos.graph.parts.manifest import Partition
+from lumos.graph.parts.manifest import equal_bounds
 from lumos.training.given_split import edge_split, vertex_split
 
 
-@pytest.mark.parametrize("how", ["one", "ranges", "assigned", "many", "devices"])
+@pytest.mark.parametrize("how", ["one", "ranges", "uneven", "devices"])
 def test_parts_are_those_of_the_graph_in_memory(how: str, sixty: Graph, tmp_path: Path) -> None:
-    partition = partitions(sixty)[how]
-    folder = written(sixty, tmp_path / "parts", partition, seed=3)
-    hosted = [*partition.hosted()]
-    assert folder.parts == len(hosted)
+    bounds = partitions(sixty)[how]
+    folder = written(sixty, tmp_path / "parts", bounds, seed=3)
+    assert folder.parts == len(bounds) - 1
     roles = vertex_split(sixty, None, PublicRandomness(3)).roles
     edges = edge_split(sixty, None, PublicRandomness(3)).split
-    for number, part in enumerate(parts_of(sixty, hosted, roles)):
+    for number, part in enumerate(parts_of(sixty, hosted(bounds), roles)):
         assert_same(folder.part([number], "classify"), part)
-    for number, part in enumerate(parts_of(edges.training, hosted, None, edges.validation)):
+    for number, part in enumerate(parts_of(edges.training, hosted(bounds), None, edges.validation)):
         assert_same(folder.part([number], "link"), part)
     assert folder.facts("classify") == facts_of(sixty)
     assert folder.facts("link") == facts_of(edges.training)
@@ -44,22 +43,17 @@ def test_parts_are_those_of_the_graph_in_memory(how: str, sixty: Graph, tmp_path
         np.testing.assert_array_equal(kept, drawn)
 
 
-@pytest.mark.parametrize("how", ["ranges", "assigned"])
+@pytest.mark.parametrize("how", ["ranges", "uneven"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7])
 def test_several_parts_are_one(how: str, ranks: int, sixty: Graph, tmp_path: Path) -> None:
-    folder = written(sixty, tmp_path / "parts", partitions(sixty)[how])
+    bounds = partitions(sixty)[how]
+    folder = written(sixty, tmp_path / "parts", bounds)
     edges = edge_split(sixty, None, PublicRandomness(0)).split
-    hosts = folder.hosts(ranks)
-    if how == "ranges":
-        rank_of: Any = np.searchsorted(hosts, np.arange(60), side="right") - 1
-    else:
-        assert hosts.dtype == np.uint8
-        rank_of = hosts
-    hosted = [np.flatnonzero(rank_of == rank) for rank in range(ranks)]
     numbers = [folder.range_of(rank, ranks) for rank in range(ranks)]
     assert [number for some in numbers for number in some] == [*range(7)]
+    of_ranks = hosted(bounds[[*(some.start for some in numbers), 7]])
     for some, part in zip(
-        numbers, parts_of(edges.training, hosted, None, edges.validation), strict=True
+        numbers, parts_of(edges.training, of_ranks, None, edges.validation), strict=True
     ):
         assert_same(folder.part(reversed(some), "link"), part)
         np.testing.assert_array_equal(folder.ids(some), part.devices)
@@ -69,14 +63,14 @@ def test_ranks_get_about_as_much_work(tmp_path: Path) -> None:
     """A star's hub, and everybody who knows many, are in the first part."""
     rows = [(u, v) for u in range(150) for v in range(u + 1, 150)]
     graph = Graph.from_edges([*rows, *((u, u + 1) for u in range(149, 1599))])
-    folder = written(graph, tmp_path / "parts", Partition.equal(graph.devices, 16))
+    folder = written(graph, tmp_path / "parts", equal_bounds(graph.devices, 16))
     assert folder.manifest.slots is not None
     assert sum(folder.manifest.slots) == 2 * graph.edges
     assert folder.range_of(0, 2) == range(1)  # 11,000 slots against 14,000 in all
     with pytest.raises(UsageError, match="has 16 parts, too few for 17 ranks; split the graph"):
         folder.range_of(0, 17)
     with pytest.raises(UsageError, match="too few for 0 ranks"):
-        folder.hosts(0)
+        folder.range_of(0, 0)
 
 
 def test_the_manifest_tells_nothing_of_a_single_device(sixty: Graph, tmp_path: Path) -> None:
@@ -90,7 +84,7 @@ def test_the_manifest_tells_nothing_of_a_single_device(sixty: Graph, tmp_path: P
     )  # fmt: skip
     texts = []
     for number, graph in enumerate((sixty, other)):
-        folder = written(graph, tmp_path / str(number), Partition.equal(60, 60))
+        folder = written(graph, tmp_path / str(number), equal_bounds(60, 60))
         content = json.loads((folder.path / "manifest.json").read_text())
         del content["graph"]["simulation"]["fingerprint"], content["training"]["fingerprint"]
         texts.append(content)
@@ -103,15 +97,14 @@ def test_facebook_in_parts(data_dir: Path, tmp_path: Path) -> None:
     graph = load("facebook", data_dir=data_dir)
     roles = vertex_split(graph, None, PublicRandomness(0)).roles
     edges = edge_split(graph, None, PublicRandomness(0)).split
-    for number, partition in enumerate((Partition.equal(22470, 4), assigned(graph, 4))):
-        folder = written(graph, tmp_path / str(number), partition)
-        hosted = [*partition.hosted()]
-        for one, part in enumerate(parts_of(graph, hosted, roles)):
-            assert_same(folder.part([one], "classify"), part)
-        for one, part in enumerate(parts_of(edges.training, hosted, None, edges.validation)):
-            assert_same(folder.part([one], "link"), part)
-        assert folder.facts("classify") == facts_of(graph)
-        assert folder.facts("link") == facts_of(edges.training)
+    ranges = hosted(equal_bounds(22470, 4))
+    folder = written(graph, tmp_path / "parts", equal_bounds(22470, 4))
+    for one, part in enumerate(parts_of(graph, ranges, roles)):
+        assert_same(folder.part([one], "classify"), part)
+    for one, part in enumerate(parts_of(edges.training, ranges, None, edges.validation)):
+        assert_same(folder.part([one], "link"), part)
+    assert folder.facts("classify") == facts_of(graph)
+    assert folder.facts("link") == facts_of(edges.training)
 
 
 def to_dense(graph: Graph) -> Any:
@@ -136,7 +129,7 @@ def graphs() -> dict[str, Graph]:
 
 
 @pytest.mark.parametrize("name", ["demo", "text", "integers", "roles", "dense", "bare"])
-@pytest.mark.parametrize("how", ["ranges", "assigned"])
+@pytest.mark.parametrize("how", ["ranges", "uneven"])
 def test_the_whole_graph_comes_back(name: str, how: str, tmp_path: Path) -> None:
     graph = graphs()[name]
     folder = written(graph, tmp_path / "parts", partitions(graph)[how])
@@ -176,7 +169,7 @@ def test_reading_options_of_a_parts_folder(sixty: Graph, tmp_path: Path) -> None
 
 
 def test_damaged_folders_are_refused_in_one_line(sixty: Graph, tmp_path: Path) -> None:
-    path = written(sixty, tmp_path / "parts", assigned(sixty, 3)).path
+    path = written(sixty, tmp_path / "parts", uneven(sixty, 3)).path
     assert is_parts_folder(path)
     (path / "part-00001.safetensors").unlink()
     folder = PartsFolder.open(path)
@@ -192,18 +185,6 @@ def test_damaged_folders_are_refused_in_one_line(sixty: Graph, tmp_path: Path) -
     (path / "observer.safetensors").unlink()
     with pytest.raises(InputError, match=r"observer\.safetensors: there is no such file"):
         folder.held_out()
-    np.save(path / "assignment.npy", np.zeros(59, np.uint8))
-    with pytest.raises(InputError, match=r"assignment\.npy: does not fit the number of devices"):
-        PartsFolder.open(path)
-    np.save(path / "assignment.npy", np.zeros(60, np.uint8))
-    with pytest.raises(InputError, match=r"assignment\.npy: does not fit part 0"):
-        PartsFolder.open(path).part([0], "classify")
-    np.save(path / "assignment.npy", np.full(60, 9, np.uint8))
-    with pytest.raises(InputError, match=r"assignment\.npy: names a part that is none"):
-        PartsFolder.open(path)
-    (path / "assignment.npy").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"assignment\.npy: cannot be read"):
-        PartsFolder.open(path)
 
 
 def test_an_interrupted_split_is_recognised(sixty: Graph, tmp_path: Path) -> None:
@@ -228,12 +209,9 @@ def test_other_folders_are_none(tmp_path: Path) -> None:
         PartsFolder.open(tmp_path / "none")
 
 
-@pytest.mark.parametrize("how", ["ranges", "assigned"])
-def test_one_part_takes_the_memory_of_one_part(how: str, tmp_path: Path) -> None:
-    """Of everybody else a process holds one byte per device, and that only if assigned."""
+def test_one_part_takes_the_memory_of_one_part(tmp_path: Path) -> None:
     graph = load("demo:200000", features=False)
-    partition = Partition.equal(200_000, 20) if how == "ranges" else assigned(graph, 20)
-    path = written(graph, tmp_path / "parts", partition, task="classify").path
+    path = written(graph, tmp_path / "parts", equal_bounds(200_000, 20), task="classify").path
     for other in range(1, 20):
         (path / f"part-{other:05d}.safetensors").unlink()
     tracemalloc.start()
@@ -241,14 +219,12 @@ def test_one_part_takes_the_memory_of_one_part(how: str, tmp_path: Path) -> None
     opened = tracemalloc.get_traced_memory()[0]
     part = folder.part([0], "classify")
     kept, peak = tracemalloc.get_traced_memory()
-    hosts = folder.hosts(2)
     tracemalloc.stop()
     own = sum(
         getattr(part, name).nbytes
         for name in ("devices", "offsets", "neighbours", "labels", "roles", "held_back")
     )
     everything = 8 * len(graph.neighbours)
-    assert opened < 50_000  # the assignment is mapped, not read
+    assert opened < 50_000
     assert kept - opened < own + 100_000
     assert peak < 3 * own + 100_000 < everything / 3
-    assert hosts.nbytes <= (200_000 if how == "assigned" else 24)

@@ -45,7 +45,6 @@ from lumos.graph.io import NOT_ASKED, ReadOptions, directed, weighted
 from lumos.graph.io.files import Folder, arrays_of, sparse_of, text_of
 from lumos.graph.io.text_table import INTEGER, MAX_ID, TextTable, table_of
 from lumos.graph.labels import Labelled, LabelSource, label_classes
-from lumos.typing import Ints
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".edges")
 LISTS = ("edges", "edge_list", "edgelist")
@@ -69,21 +68,6 @@ class EdgeListFiles(NamedTuple):
 
 def read_edge_list(path: Path, *, features: bool, options: ReadOptions) -> Graph:
     """Read a graph from an edge list and the files beside it."""
-    files = read_files(path, features=features, options=options)
-    return graph_of_tables(path.stem, files, want_features=features, options=options)
-
-
-def read_files(
-    path: Path, *, features: bool, options: ReadOptions, beginning: str | None = None
-) -> EdgeListFiles:
-    """Read an edge list and the files beside it.
-
-    Args:
-        path: the edge list.
-        features: whether they are wanted.
-        options: how to read.
-        beginning: the first rows of the edge list, where it is too large to be read at once.
-    """
     folder = Folder(path.parent)
     feature_file = _beside(folder, path, "features", ("csv", "json", "npz"))
     label_file = _beside(folder, path, "labels", ("csv",))
@@ -95,10 +79,7 @@ def read_files(
                 f"{label_file or feature_file}; keep one of them"
             )
         label_file = feature_file = node_file
-    if beginning is None:
-        edges = read_table(folder, path.name, options, id_columns=2)
-    else:
-        edges = table_of(beginning, str(path), header=options.header, id_columns=2)
+    edges = read_table(folder, path.name, options, id_columns=2)
     labels = read_table(folder, label_file, options) if label_file else None
     integers = (
         edges.has_integer_ids(0) if labels is None else labels.has_integer_ids(id_column(labels))
@@ -121,13 +102,8 @@ def read_files(
     elif feature_file and (features or labels is None):
         # Without labels the feature file says which devices there are, so it is read in any case.
         rows = _read_features(folder, feature_file, integers, options)
-    return EdgeListFiles(
-        edges=edges,
-        labels=label_rows,
-        features=rows,
-        integers=integers,
-        notes=notes,
-    )
+    files = EdgeListFiles(edges, label_rows, rows, integers, notes)
+    return graph_of_tables(path.stem, files, want_features=features, options=options)
 
 
 def read_table(
@@ -177,28 +153,37 @@ def graph_of_tables(
     """
     edges, labels, features = files.edges, files.labels, files.features
     pairs = read_edges(edges, options, integers=files.integers)
-    ids = devices_of_tables(pairs, labels, features, files.integers, options)
+    ids = _devices(pairs, labels, features, files.integers, options)
     indices = lookup(pairs.ravel(), ids)
     for place in np.flatnonzero(indices < 0)[:1]:
         edges.refuse(
-            edges.line_of_row(int(place) // 2), unknown_id(pairs.ravel()[place], labels, features)
+            edges.line_of_row(int(place) // 2), _unknown_id(pairs.ravel()[place], labels, features)
         )
-    known = known_of_devices(ids, labels, features if want_features else None, options)
+    matrix: Any = None
+    notes: tuple[str, ...] = ()
+    if features is not None and want_features:
+        columns, notes = features.columns_of(ids)
+        matrix, more = prepared(columns, options, features.file)
+        notes += more
+    known = None
+    if labels is not None and not options.no_labels:
+        known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
+        notes = known.notes + notes
     graph = Graph.from_indices(
         indices.reshape(-1, 2),
         ids,
-        features=known.features,
-        labels=known.labels,
-        classes=known.classes,
+        features=matrix,
+        labels=None if known is None else known.labels,
+        classes=() if known is None else known.classes,
         name=name,
-        notes=files.notes + known.notes,
+        notes=files.notes + notes,
     )
     if graph.edges == 0:
         raise InputError(f"{edges.file}: every row joins a device to itself; no edge is left")
     return graph
 
 
-def unknown_id(value: Any, labels: "LabelRows | None", features: "FeatureRows | None") -> str:
+def _unknown_id(value: Any, labels: "LabelRows | None", features: "FeatureRows | None") -> str:
     """Return the message about an id of the edges that the files beside them do not have."""
     beside = labels.table.file if labels is not None else features.file if features else ""
     remedy = "add a row for it"
@@ -210,33 +195,7 @@ def unknown_id(value: Any, labels: "LabelRows | None", features: "FeatureRows | 
     return f"the id {shown(value)} is not among those of {beside}; {remedy}"
 
 
-class Known(NamedTuple):
-    """Features and labels of devices."""
-
-    features: Any
-    """[devices, width], or None."""
-    labels: Ints | None
-    classes: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def known_of_devices(
-    ids: Ids, labels: "LabelRows | None", features: "FeatureRows | None", options: ReadOptions
-) -> Known:
-    """Return features and labels of the devices `ids`, in this order."""
-    matrix: Any = None
-    notes: tuple[str, ...] = ()
-    if features is not None:
-        columns, notes = features.columns_of(ids)
-        matrix, more = prepared(columns, options, features.file)
-        notes += more
-    if labels is None or options.no_labels:
-        return Known(matrix, None, (), notes)
-    known = labels.labelled(ids if isinstance(ids, tuple) else ids.tolist(), options)
-    return Known(matrix, known.labels, known.classes, known.notes + notes)
-
-
-def devices_of_tables(
+def _devices(
     pairs: Any,
     labels: "LabelRows | None",
     features: "FeatureRows | None",

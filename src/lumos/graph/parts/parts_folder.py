@@ -6,14 +6,13 @@ leaves that folder, and the parts are refused.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import Ids, is_sparse
@@ -21,29 +20,15 @@ from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.graph.graph import Graph
 from lumos.graph.io import NOT_ASKED
 from lumos.graph.parts.manifest import (
-    ASSIGNMENT,
     MANIFEST,
     MARK,
     Manifest,
-    Partition,
-    PartNumbers,
     PartsSplit,
     Task,
     read_manifest,
-    small_numbers,
-    write_manifest,
 )
-from lumos.graph.parts.stored_part import (
-    REMEDY,
-    StoredPart,
-    joined,
-    joined_column,
-    joined_ids,
-    new_private,
-    read_layout,
-    write_layout,
-)
-from lumos.storage import one_line, private_folder
+from lumos.graph.parts.stored_part import REMEDY, StoredPart, joined, joined_ids, read_layout
+from lumos.storage import private_folder
 from lumos.typing import Ints
 
 if TYPE_CHECKING:
@@ -81,7 +66,6 @@ class PartsFolder:
 
     path: Path
     manifest: Manifest = field(repr=False)
-    _partition: Partition = field(repr=False)
 
     @staticmethod
     def open(path: Path | str) -> "PartsFolder":
@@ -95,10 +79,7 @@ class PartsFolder:
             raise InputError(
                 f"{path}: writing its parts was interrupted; delete the folder and split again"
             )
-        manifest = read_manifest(path)
-        bounds = None if manifest.bounds is None else np.array(manifest.bounds, np.int64)
-        assignment = _assignment(path, manifest) if bounds is None else None
-        return PartsFolder(path, manifest, Partition(manifest.parts, bounds, assignment))
+        return PartsFolder(path, read_manifest(path))
 
     @property
     def parts(self) -> int:
@@ -129,20 +110,6 @@ class PartsFolder:
         """
         ends = self._cuts(ranks)
         return range(int(ends[rank]), int(ends[rank + 1]))
-
-    def hosts(self, ranks: int) -> Ints | PartNumbers:
-        """Return [ranks + 1] bounds of contiguous ranges, or [devices] the rank of each device.
-
-        Raises:
-            UsageError: there are fewer parts than ranks.
-        """
-        ends = self._cuts(ranks)
-        bounds, assignment = self._partition.bounds, self._partition.assignment
-        if bounds is not None:
-            return bounds[ends]
-        rank_of_part = np.repeat(np.arange(ranks), np.diff(ends))
-        ranks_of_devices: PartNumbers = small_numbers(rank_of_part, ranks)[np.asarray(assignment)]
-        return ranks_of_devices
 
     def part(self, numbers: Iterable[int], task: Task) -> GraphPart:
         """Return some parts as one, sorted by id.
@@ -201,7 +168,7 @@ class PartsFolder:
         roles: Any = None
         split = manifest.splits.get("classify")
         if manifest.source_roles:
-            roles = joined_column(stored, [np.asarray(part.source_roles) for part in stored])
+            roles = np.concatenate([np.asarray(part.source_roles, np.int64) for part in stored])
         elif split is not None and split.name:
             roles = whole.roles
         asked = () if features or NOT_ASKED in facts.notes else (NOT_ASKED,)
@@ -223,11 +190,7 @@ class PartsFolder:
         wanted = sorted(set(numbers))
         if not wanted or not 0 <= wanted[0] <= wanted[-1] < self.parts:
             raise UsageError(f"{self.path}: it has the parts 0 … {self.parts - 1}; got {wanted}")
-        stored = [StoredPart.read(self.path, number, self.manifest) for number in wanted]
-        for number, part in zip(wanted, stored, strict=True):
-            if len(part.devices) != self._partition.counts[number]:
-                raise InputError(f"{self.path / ASSIGNMENT}: does not fit part {number}; {REMEDY}")
-        return stored
+        return [StoredPart.read(self.path, number, self.manifest) for number in wanted]
 
     def _cuts(self, ranks: int) -> Ints:
         """Return [ranks + 1] cuts: rank r has the parts cuts[r] … cuts[r + 1] - 1, one at least."""
@@ -236,7 +199,7 @@ class PartsFolder:
                 f"{self.path} has {self.parts:,} parts, too few for {ranks:,} ranks; split the "
                 "graph into more"
             )
-        weights = self._partition.counts
+        weights = np.diff(self.manifest.bounds)
         if self.manifest.slots is not None:
             weights = weights + np.array(self.manifest.slots, np.int64)
         ends = np.concatenate([[0], np.cumsum(weights)])
@@ -261,48 +224,6 @@ def _as_indexed(features: "Features | None", index_bytes: int) -> "Features | No
     return matrix  # type: ignore[no-any-return]
 
 
-def _assignment(path: Path, manifest: Manifest) -> PartNumbers:
-    file = path / ASSIGNMENT
-    try:
-        numbers = np.lib.format.open_memmap(file, "r")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read ({one_line(error)}); {REMEDY}") from None
-    if numbers.shape != (manifest.graph.devices,) or numbers.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"{file}: does not fit the number of devices; {REMEDY}")
-    if int(numbers.max()) >= manifest.parts:
-        raise InputError(f"{file}: names a part that is none; {REMEDY}")
-    return numbers
-
-
-@dataclass(frozen=True)
-class PartsWriter:
-    """Writes the files of a folder of parts. All are for their owner only."""
-
-    path: Path
-
-    @property
-    def scratch(self) -> Path:
-        """A folder for what is needed on the way."""
-        return self.path / UNFINISHED
-
-    def write(self, number: int, part: StoredPart, partition: Partition) -> None:
-        """Write one part."""
-        part.write(self.path, number, contiguous=partition.bounds is not None)
-
-    def observe(self, pairs: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Write what only the observer has: pairs [pairs, 2] by name."""
-        narrow = {name: each.astype(np.int32) for name, each in pairs.items()}
-        write_layout(self.path / OBSERVER, narrow)
-
-    def finish(self, manifest: Manifest, partition: Partition) -> None:
-        """Write who is in which part, and the manifest: the folder is complete."""
-        if partition.assignment is not None:
-            with new_private(self.path / ASSIGNMENT) as file:
-                np.lib.format.write_array(file, partition.assignment, allow_pickle=False)
-        write_manifest(self.path, manifest)
-        shutil.rmtree(self.scratch)
-
-
 def refuse_taken(path: Path) -> None:
     """Refuse a place for parts where something is.
 
@@ -316,8 +237,8 @@ def refuse_taken(path: Path) -> None:
 
 
 @contextmanager
-def new_parts(path: Path) -> Iterator[PartsWriter]:
-    """A folder to write parts into; nothing is left of it where that fails.
+def new_parts(path: Path) -> Iterator[None]:
+    """Make a folder to write parts into; nothing is left of it where that fails.
 
     Raises:
         UsageError: there is something at this place.
@@ -327,10 +248,11 @@ def new_parts(path: Path) -> Iterator[PartsWriter]:
     private_folder(path)
     private_folder(path / UNFINISHED)
     try:
-        yield PartsWriter(path)
+        yield
     except BaseException:
         for child in path.iterdir():
             shutil.rmtree(child) if child.is_dir() else child.unlink()
         if not there:
             path.rmdir()
         raise
+    shutil.rmtree(path / UNFINISHED)

@@ -13,7 +13,6 @@ sizes, is refused, and no header can ask for more memory than the file is long.
 
 The file of a part has these arrays:
 
-    devices       I64 [hosted]       ids, increasing; only where they are no contiguous range
     offsets       I64 [hosted + 1]   slots of hosted device i are offsets[i] … offsets[i + 1] - 1
     neighbours    I32 [slots]        all neighbours in the whole graph, increasing for each device
     edge_roles    U8  [slots]        for link: 0 trains, 1 validates, 2 tests
@@ -39,13 +38,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from lumos.errors import InputError, UsageError
-from lumos.graph.arrays import Ids, is_sparse, spans
+from lumos.graph.arrays import Ids, is_sparse
 from lumos.graph.facts import GraphPart
 from lumos.graph.labels import Role
 from lumos.graph.parts.manifest import Manifest
@@ -82,15 +81,10 @@ def write_layout(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         start = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with new_private(path) as file:
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE)) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, array in ordered:
             file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
-
-
-def new_private(path: Path) -> IO[bytes]:
-    """Open a new file for writing that only its owner may read."""
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, PRIVATE))
 
 
 def read_layout(path: Path, remedy: str) -> Arrays:
@@ -164,7 +158,7 @@ class StoredPart:
     """Content of the file of a part; arrays as narrow as they are there."""
 
     devices: Ints = field(repr=False)
-    """[hosted] ids, increasing."""
+    """[hosted] ids, a range."""
     offsets: Ints = field(repr=False)
     neighbours: npt.NDArray[np.int32] = field(repr=False)
     features: "Features | None" = field(repr=False)
@@ -176,14 +170,12 @@ class StoredPart:
     edge_roles: npt.NDArray[np.uint8] | None = field(repr=False, default=None)
     held_back: npt.NDArray[np.int32] | None = field(repr=False, default=None)
 
-    def write(self, folder: Path, number: int, *, contiguous: bool) -> None:
+    def write(self, folder: Path, number: int) -> None:
         """Write the file of this part."""
         arrays: Arrays = {
             "offsets": self.offsets,
             "neighbours": self.neighbours.astype(np.int32, copy=False),
         }
-        if not contiguous:
-            arrays["devices"] = self.devices
         narrow = {
             "edge_roles": (self.edge_roles, np.uint8),
             "held_back": (self.held_back, np.int32),
@@ -221,10 +213,7 @@ class StoredPart:
         path = part_path(folder, number)
         file = _Checked(path, read_layout(path, REMEDY))
         total = manifest.graph.devices
-        if manifest.bounds is None:
-            devices: Any = file.rising("devices", None, total)
-        else:
-            devices = np.arange(manifest.bounds[number], manifest.bounds[number + 1])
+        devices = np.arange(manifest.bounds[number], manifest.bounds[number + 1])
         hosted = len(devices)
         neighbours = file.within("neighbours", None, 0, total)
         link, classify = "link" in manifest.splits, "classify" in manifest.splits
@@ -317,12 +306,6 @@ class _Checked:
             self.refuse(name)
         return array
 
-    def rising(self, name: str, shape: tuple[int, ...] | None, end: int) -> Any:
-        array = self.within(name, shape, 0, end)
-        if array.ndim != 1 or not (np.diff(array) > 0).all():
-            self.refuse(name)
-        return array
-
     def offsets(self, name: str, rows: int, entries: int) -> Ints:
         array = self._take(name, "i", (rows + 1,))
         if array[0] != 0 or array[-1] != entries or not (np.diff(array) >= 0).all():
@@ -338,72 +321,41 @@ class _Checked:
 
 
 def joined(stored: Sequence[StoredPart], total: int, *, link: bool) -> GraphPart:
-    """Return the devices of several parts as one part, sorted by id.
+    """Return the devices of several parts, in their order, as one part.
 
     Args:
         stored: the parts.
         total: number of devices in the federation.
         link: with training edges only, and validation edges held back.
     """
-    devices = _end_to_end([part.devices for part in stored], np.int64)
+    devices = np.concatenate([part.devices for part in stored])
     lists = [_training(part) if link else (part.offsets, part.neighbours) for part in stored]
-    offsets = stacked([each for each, _ in lists])
-    neighbours = _end_to_end([each for _, each in lists], np.int64)
-    labels = _or_default([part.labels for part in stored], -1, len(devices))
-    roles = [None if link else part.roles for part in stored]
-    features = stacked_features([part.features for part in stored])
-    order = by_id(devices)
-    if order is not None:
-        degree = np.diff(offsets)
-        neighbours = neighbours[spans(offsets[order], degree[order])]
-        offsets = np.concatenate([[0], np.cumsum(degree[order])])
-        devices, labels = devices[order], labels[order]
-        features = None if features is None else features[order]
     held_back = np.empty((0, 2), np.int64)
     if link:
-        pairs = _end_to_end([np.asarray(part.held_back) for part in stored], np.int64)
-        if order is not None:
-            pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        pairs = _end_to_end([np.asarray(part.held_back) for part in stored])
         held_back = np.stack([np.searchsorted(devices, pairs[:, 0]), pairs[:, 1]], axis=1)
-    played = _or_default(roles, Role.NOBODY, len(devices))
     return GraphPart(
         devices=devices,
         total=total,
-        offsets=offsets,
-        neighbours=neighbours,
-        features=features,
-        labels=labels,
-        roles=played if order is None else played[order],
+        offsets=stacked([each for each, _ in lists]),
+        neighbours=_end_to_end([each for _, each in lists]),
+        features=stacked_features([part.features for part in stored]),
+        labels=_or_default([part.labels for part in stored], -1, len(devices)),
+        roles=_or_default(
+            [None if link else part.roles for part in stored], Role.NOBODY, len(devices)
+        ),
         held_back=held_back,
     )
 
 
 def joined_ids(stored: Sequence[StoredPart]) -> Ids:
     """Return original ids of the devices of several parts, in the order of `joined`."""
-    devices = _end_to_end([part.devices for part in stored], np.int64)
-    order = by_id(devices)
     given = [part.ids for part in stored]
     if any(isinstance(ids, tuple) for ids in given):
-        names = [name for ids in given for name in (ids or ())]
-        return tuple(names if order is None else [str(names[row]) for row in order.tolist()])
-    numbers = [
-        part.devices if part.ids is None else np.asarray(part.ids, np.int64) for part in stored
-    ]
-    ids = _end_to_end(numbers, np.int64)
-    return ids if order is None else ids[order]
-
-
-def joined_column(stored: Sequence[StoredPart], columns: Sequence[npt.NDArray[Any]]) -> Ints:
-    """Return a number for each device, from [hosted] of each part, in the order of `joined`."""
-    order = by_id(_end_to_end([part.devices for part in stored], np.int64))
-    whole = _end_to_end(columns, np.int64)
-    return whole if order is None else whole[order]
-
-
-def by_id(devices: Ints) -> Ints | None:
-    """Return the order in which ids increase; None where they do."""
-    rising = bool((np.diff(devices) > 0).all())
-    return None if rising else np.argsort(devices, kind="stable")
+        return tuple(str(name) for ids in given for name in (ids or ()))
+    return np.concatenate(
+        [part.devices if part.ids is None else np.asarray(part.ids, np.int64) for part in stored]
+    )
 
 
 def stacked(offsets: Sequence[Ints]) -> Ints:
@@ -438,12 +390,12 @@ def _training(part: StoredPart) -> tuple[Ints, npt.NDArray[np.int32]]:
     return before[part.offsets], part.neighbours[training]
 
 
-def _end_to_end(arrays: Sequence[npt.NDArray[Any]], dtype: type[np.int64]) -> Ints:
-    whole = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), dtype)
+def _end_to_end(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
+    whole = np.empty((sum(map(len, arrays)), *arrays[0].shape[1:]), np.int64)
     np.concatenate(arrays, out=whole, casting="safe")
     return whole
 
 
 def _or_default(arrays: Sequence[npt.NDArray[Any] | None], default: int, count: int) -> Ints:
     known = [array for array in arrays if array is not None]
-    return _end_to_end(known, np.int64) if known else np.full(count, default, np.int64)
+    return _end_to_end(known) if known else np.full(count, default, np.int64)
