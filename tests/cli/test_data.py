@@ -76,11 +76,9 @@ def test_check_of_a_file_with_conversions(
 ) -> None:
     path = tmp_path / "graph.csv"
     path.write_text("# Directed graph\n1,2,0.5\n2,3,0.5\n")
-    (tmp_path / "graph.labels.csv").write_text("1,a\n2,\n1,b\n")
-    assert "--multilabel first" in refusal("check", str(path))
-    chosen = ["--multilabel", "first"]
-    assert "--directed symmetrise" in refusal("check", str(path), *chosen)
-    chosen += ["--directed", "symmetrise"]
+    (tmp_path / "graph.labels.csv").write_text("1,a\n2,\n")
+    assert "--directed symmetrise" in refusal("check", str(path))
+    chosen = ["--directed", "symmetrise"]
     line = refusal("check", str(path), *chosen)
     assert f"{path}, line 2: '0.5' in column 3 is a weight" in line
     chosen += ["--weights", "drop"]
@@ -216,4 +214,3 @@ def test_check_counts_a_split(answer: Callable[..., Any], tmp_path: Path) -> Non
     np.savez(tmp_path / "g.npz", edges=[[0, 1], [2, 3]], y=[0, 1, 0, -1], **masks)
     result = answer("check", str(tmp_path / "g.npz"))
     assert (result["train"], result["validation"], result["test"]) == (2, 0, 1)
-    assert "train" not in answer("check", str(tmp_path / "g.npz"), "--masks", "ignore")

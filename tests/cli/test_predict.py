@@ -1,6 +1,5 @@
 """`lumos predict` as people type it."""
 
-import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -132,17 +131,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str], noisy: Ran) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["id", "label", "probability"]
     assert [line.split()[0] for line in lines[1:21]] == [str(device) for device in range(20)]
-    assert lines[21] == "… 40 more; --csv FILE or --json gives all"
-
-
-def test_csv(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
-    _, folder = noisy
-    path = tmp_path / "rows.csv"
-    result = result_of(capsys, folder, "--csv", path)
-    assert result["csv"] == str(path)
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [{**row, "probability": float(row["probability"])} for row in csv.DictReader(file)]
-    assert rows == result["rows"]
+    assert lines[21] == "… 40 more; --json gives all"
 
 
 def test_export(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:
@@ -224,15 +213,14 @@ def test_links_need_two_devices(
 
 
 def test_a_new_device_dense_or_sparse(
-    capsys: pytest.CaptureFixture[str], noisy: Ran, new_devices: NewDevices, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], noisy: Ran, new_devices: NewDevices
 ) -> None:
     _, folder = noisy
     dense = np.zeros(600)
     dense[[3, 599]] = 1.0, 0.5
     one = {"id": "me", "features": dense.tolist(), "neighbours": [17, "4", 17]}
     other = {"id": "me", "features": {"3": 1, "599": 0.5}, "neighbours": ["17", 4]}
-    path = tmp_path / "rows.csv"
-    first = result_of(capsys, folder, "--new-device", new_devices([one]), "--csv", path)
+    first = result_of(capsys, folder, "--new-device", new_devices([one]))
     second = result_of(capsys, folder, "--new-device", new_devices([other]))
     assert first["rows"] == second["rows"]
     (row,) = first["rows"]
@@ -240,7 +228,6 @@ def test_a_new_device_dense_or_sparse(
     assert row["label"] in lumos.load("demo:60").classes
     assert 1 / 6 <= row["probability"] <= 1
     assert first["epsilon_spent_by_each_neighbour"] == 2.0
-    assert path.read_text("utf-8").startswith("id,label,probability\nme,")
     assert run(["predict", str(folder), "--new-device", str(new_devices([one]))]) == 0
     assert "what each neighbour released to the new devices: ε = 2" in capsys.readouterr().out
 
@@ -358,7 +345,7 @@ def test_strict_links_of_a_file(
 ) -> None:
     """By comma or by space, with comments and empty lines; in the order of the file."""
     file = listed(tmp_path, "# pairs\n4,9\n\n 9 4 \n7\t8\n  # another\n5 , 6\n")
-    result = result_of(capsys, asked, "--pairs", file, "--csv", tmp_path / "rows.csv")
+    result = result_of(capsys, asked, "--pairs", file)
     pairs = [("4", "9"), ("9", "4"), ("7", "8"), ("5", "6")]
     assert [(row["id"], row["other"]) for row in result["rows"]] == pairs
     assert all(row["answered"] for row in result["rows"])
@@ -368,8 +355,6 @@ def test_strict_links_of_a_file(
     other = lumos.load_run(shutil.copytree(strict_links[1], tmp_path / "other"))
     expected = other.predict_links(ids=pairs)
     np.testing.assert_allclose([row["probability"] for row in result["rows"]], expected)
-    with (tmp_path / "rows.csv").open() as lines:
-        assert [row["other"] for row in csv.DictReader(lines)] == ["9", "4", "8", "6"]
     again = result_of(capsys, asked, "--pairs", file)
     assert again["rows"] == result["rows"]
     assert again["bytes"] == 0, "answers are kept"
@@ -403,7 +388,7 @@ def test_strict_links_beyond_the_budget(
     out = capsys.readouterr().out
     assert "7 of 59 pairs have an answer; ideal scores" in out
     assert "scored by the asker's own degree" in " ".join(out.split())
-    assert "39 more; --csv FILE or --json gives all" in out
+    assert "39 more; --json gives all" in out
     assert "yes" in out
     assert "no" in out
 
@@ -589,10 +574,8 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path:
     assert "Unknown option" in refused(capsys, folder, "--flavour")
 
 
-@pytest.mark.parametrize(("option", "name"), [("--csv", "rows.csv"), ("--export", "weights.npz")])
 def test_a_place_that_cannot_be_written(
-    capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path, option: str, name: str
+    capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path
 ) -> None:
-    path = tmp_path / "nowhere" / name
-    allowed = ["--simulated"] * (option == "--export")
-    assert str(path) in refused(capsys, noisy[1], "--id", "1", option, path, *allowed)
+    path = tmp_path / "nowhere" / "weights.npz"
+    assert str(path) in refused(capsys, noisy[1], "--id", "1", "--export", path, "--simulated")

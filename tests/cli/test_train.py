@@ -402,31 +402,6 @@ def test_interrupted_without_a_folder(
     assert err == "lumos: interrupted\n"  # there is nothing to resume
 
 
-def test_tensorboard(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    result = result_of(capsys, *QUICK, "--out", str(tmp_path), "--tensorboard")
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert set(events.Tags()["scalars"]) == {
-        f"{variant}/{name}" for variant in ("own", "run") for name in ("loss", "score", "seconds")
-    }
-    losses = events.Scalars("run/loss")
-    assert [point.step for point in losses] == [1, 2, 3]
-    assert losses[-1].value == pytest.approx(result["final_loss"], rel=1e-5)
-
-
-def test_without_tensorboard(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    err = refused(capsys, *ALONE, "--out", str(tmp_path / "run"), "--tensorboard")
-    assert "pip install -e '.[tensorboard]'" in err
-    assert not (tmp_path / "run").exists()
-    assert "--tensorboard needs --out" in refused(capsys, *ALONE, "--tensorboard")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -552,13 +527,6 @@ def test_a_mistake_stands_in_nobodys_way(
     arguments = [*ALONE, *wrong] if "--profile" not in wrong else ["demo:60", *wrong]
     refused(capsys, *arguments, "--out", str(tmp_path / "run"))
     assert run(["train", *ALONE, "--out", str(tmp_path / "run")]) == 0
-
-
-def test_a_refused_run_leaves_no_events(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    (tmp_path / "run.json").write_text("{}")
-    refused(capsys, *ALONE, "--out", str(tmp_path), "--tensorboard")
-    assert set(files_in(tmp_path)) == {"run.json"}
 
 
 def test_half_an_epoch_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

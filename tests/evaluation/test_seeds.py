@@ -62,7 +62,6 @@ def test_the_screen_names_every_variant(folder: Path, capsys: pytest.CaptureFixt
     ("arguments", "message"),
     [
         (["--seeds", "0"], "--seeds must be 1 or more"),
-        (["--seeds", "2", "--tensorboard", "--out", "x"], "--tensorboard shows one run"),
         (["--seeds", "2", "--account", "account"], "--account belongs to one life"),
     ],
 )

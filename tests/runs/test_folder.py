@@ -79,14 +79,6 @@ def test_a_report_in_the_folder_too(folders: dict[str, Path], tmp_path: Path) ->
     assert mode(folder / "report.html") == 0o600
 
 
-def test_what_tensorboard_reads_too(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    short = ["--encoder-epochs", "2", "--epochs", "64", "--no-floor", "--tensorboard"]
-    assert command(["train", "demo:60", *short, "--out", str(out)]) == 0
-    assert mode(out / "tensorboard") == 0o700
-    assert {mode(path) for path in (out / "tensorboard").iterdir()} == {0o600}
-
-
 def test_a_folder_of_somebody_keeps_its_mode(tmp_path: Path) -> None:
     mine, empty = tmp_path / "mine", tmp_path / "empty"
     for folder in (mine, empty):

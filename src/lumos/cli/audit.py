@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     Options = Any
 else:
-    Options = run_options("AuditOptions", task="both")
+    # Variants beside a run, which no attack uses, have no options.
+    Options = run_options("AuditOptions", ("control", "floor", "checkpoint_every"), task="both")
 
 SHARED, NOTHING = Common(), Options()
-NOT_AUDITED = ("control", "floor", "checkpoint_every")
-"""Settings of the variants beside a run, which no attack uses."""
 
 
 def audit(
@@ -56,11 +55,6 @@ def audit(
     """
     settings = given(options)
     common.refuse("shards", because="an audit records its runs in one shard")
-    for name in NOT_AUDITED:
-        if name in settings:
-            raise UsageError(
-                f"`{name}` has no effect in an audit, which attacks the run itself; leave it out"
-            )
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []

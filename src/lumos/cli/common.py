@@ -52,15 +52,12 @@ OPTIONS: Mapping[str, Placed] = {
     "graph": Placed(DATA, "demo, demo:60, facebook, twitch-ENGB, …, or a path"),
     "directed": Placed(DATA),
     "weights": Placed(DATA),
-    "multilabel": Placed(DATA),
     "missing_labels": Placed(DATA),
     "name": Placed(DATA, "a graph of lumos data list"),
-    "force": Placed(DATA, "download it even if it is here"),
     "run": Placed(DATA, "a folder that lumos train --out wrote"),
     "target": Placed(DATA, "a graph, or a folder that lumos train --out wrote"),
     "label_column": Placed(DATA, "column, array or attribute with the labels"),
     "label_bins": Placed(DATA),
-    "masks": Placed(DATA),
     "categorical": Placed(DATA),
     "feature_bounds": Placed(DATA),
     "header": Placed(DATA),
@@ -84,21 +81,8 @@ OPTIONS: Mapping[str, Placed] = {
     "propagated_labels": Placed(PRIVACY),
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
     "participation": Placed(PRIVACY, "labelled: devices with a label; all: every device"),
-    "protect": Placed(PRIVACY),
     "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
-    "lifetime_epsilon": Placed(PRIVACY),
-    "lifetime_propagated_epsilon": Placed(PRIVACY),
-    "lifetime_feature_epsilon": Placed(PRIVACY),
-    "query_bits": Placed(PRIVACY),
     "score_queries": Placed(PRIVACY),
-    "query_epsilon": Placed(PRIVACY),
-    "signs": Placed(PRIVACY),
-    "scaling": Placed(PRIVACY),
-    "clip": Placed(PRIVACY),
-    "low": Placed(PRIVACY),
-    "high": Placed(PRIVACY),
-    "bins": Placed(PRIVACY),
-    "encoder": Placed(PRIVACY),
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
@@ -108,24 +92,9 @@ OPTIONS: Mapping[str, Placed] = {
     "backbone": Placed(MODEL, "gcn, gat, another PyG layer, or package.module:Class"),
     "tree_network": Placed(MODEL),
     "encoder_epochs": Placed(MODEL),
-    "learning_rate": Placed(MODEL),
-    "weight_decay": Placed(MODEL),
-    "layers": Placed(MODEL),
-    "hidden": Placed(MODEL),
-    "output": Placed(MODEL),
-    "heads": Placed(MODEL),
-    "dropout": Placed(MODEL),
-    "activate_last": Placed(MODEL),
-    "pool": Placed(MODEL),
-    "recovery": Placed(MODEL),
-    "select": Placed(MODEL),
     "patience": Placed(MODEL),
-    "embedding": Placed(MODEL),
-    "tokens": Placed(MODEL),
-    "random_marks": Placed(MODEL),
     "steps": Placed(MODEL),
     "label_steps": Placed(MODEL),
-    "normalise": Placed(MODEL),
     "variant": Placed(MODEL),
     # Who carries which edge.
     "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
@@ -134,7 +103,6 @@ OPTIONS: Mapping[str, Placed] = {
     "group": Placed(TREES),
     "comparison_budget": Placed(TREES),
     "workers": Placed(TREES),
-    "virtual_nodes": Placed(TREES),
     # What a command does with the result.
     "control": Placed(RUN, "also train with releases without information"),
     "floor": Placed(RUN),
@@ -144,7 +112,6 @@ OPTIONS: Mapping[str, Placed] = {
     "ranks": Placed(RUN, "processes of this run, one shard each"),
     "max_restarts": Placed(RUN),
     "rank_timeout": Placed(RUN),
-    "tensorboard": Placed(RUN),
     "plot": Placed(RUN, "file for a picture of the workloads"),
     "id": Placed(TASK, "only this device; may be repeated"),
     "pairs": Placed(TASK, "links: a file with two ids on each line"),
@@ -152,7 +119,6 @@ OPTIONS: Mapping[str, Placed] = {
     "top": Placed(TASK, "how many of the candidates to print"),
     "new_device": Placed(TASK, "a JSON file of devices that join after training"),
     "scores": Placed(PRIVACY),
-    "csv": Placed(RUN, "file to write all rows to"),
     "export": Placed(RUN, "file to write the weights to (.npz)"),
     "simulated": Placed(RUN),
     # What `lumos budget` assumes.
@@ -173,14 +139,11 @@ OPTIONS: Mapping[str, Placed] = {
     "listen": Placed(RUN, "address to listen on; 0.0.0.0 for every one"),
     "port": Placed(RUN, "port to listen on"),
     "max_payload": Placed(RUN),
-    "max_connections": Placed(RUN),
-    "log_file": Placed(RUN, "file for the log of the NATS server"),
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
     "stay": Placed(RUN, "devices stay after the training, and answer"),
     "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
     "prepare": Placed(RUN, "write the folders of all participants only"),
     "with": Placed(TASK, "a real device: score its pair with this one"),
-    "pid_file": Placed(RUN, "file for the number of its process"),
     # What every command has.
     "seed": Placed(COMMON_GROUP, "run seed"),
     "shards": Placed(COMMON_GROUP, "shards of the simulation; the result is the same"),
@@ -204,7 +167,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "mechanism": "auto, krr or digits",
     },
     "predict": {"scores": "links: ideal, or secure by cryptography"},
-    "audit": {"out": "JSON file to write", "control": ""},
+    "audit": {"out": "JSON file to write"},
     "report": {"out": "file to write"},
     "up": {"out": "a new folder for the result", "keep": "keep the folders of all participants"},
     "device": {"folder": "folder of the device", "broker": "address in place of that in run.json"},
@@ -256,13 +219,17 @@ def as_options(text: str) -> str:
 def _as_option(match: re.Match[str]) -> str:
     name, _, value = match.groups()
     if name not in OPTIONS.keys() - _POSITIONAL or (
-        TYPED.get([])[:1] == ["train"] and name in python_only()
+        TYPED.get([])[:1] in RUNS and name in python_only()
     ):
         return match.group(0)
     option = "--" + name.replace("_", "-")
     if value in (None, "True"):
         return option
     return "--no-" + option[2:] if value == "False" else f"{option} {value}"
+
+
+RUNS = (["train"], ["audit"], ["up"])
+"""Commands with the settings of a run."""
 
 
 @cache

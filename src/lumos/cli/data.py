@@ -97,7 +97,6 @@ def fetch_graph(
     name: Annotated[str, placed("name")],
     /,
     *,
-    force: Annotated[bool, placed("force", negative="", show_default=False)] = False,
     common: Common = COMMON,
 ) -> None:
     """Download a graph from SNAP and verify the files inside.
@@ -106,8 +105,6 @@ def fetch_graph(
     ----------
     name
         A graph of `lumos data list`; `demo` is embedded and needs no download.
-    force
-        Download it even if it is here already.
     """
     if name.casefold().split(":")[0] == "demo":
         report(
@@ -118,7 +115,7 @@ def fetch_graph(
         return
     entry = require_entry(name)
     data_dir = data_directory(common.data_dir)
-    if not force and (here := _verified(entry, data_dir)) is not None:
+    if (here := _verified(entry, data_dir)) is not None:
         path, status = here
         result = {"name": entry.name, "path": path, "fetched": False, "checksums": status}
         report(result, common, f"{entry.name} is here: {path}")

@@ -25,24 +25,26 @@ from lumos.errors import LumosError
 from lumos.graph import load
 from lumos.training.given_split import reading_of
 
-if TYPE_CHECKING:
-    from lumos.evaluation.result import Evaluation
+_OPTIONS = (
+    *("task", "backbone", "feature_epsilon", "label_epsilon", "edge_epsilon", "variant"),
+    *("one_bit", "steps", "label_steps", "edge_sample", "epochs", "patience"),
+)
+"""Settings that `lumos baseline` has as options; all others are for Python."""
 
 if TYPE_CHECKING:
     from lumos.baselines.measure import Measured
+    from lumos.evaluation.result import Evaluation
 
     Options = Any
 else:
     Options = options_of(
         "BaselineOptions",
         ServerSettings,
+        only=_OPTIONS,
         backbone="gcn",
         feature_epsilon="8, but 2 for naive",
         label_epsilon="3, but --feature-epsilon for naive",
         edge_epsilon="16, but --feature-epsilon for naive",
-        delta="1e-05",
-        low="0",
-        high="1",
         variant="auto; hard for gat",
         one_bit="no",
         steps="4, but 2 for gap",
@@ -50,12 +52,6 @@ else:
         edge_sample="0",
         epochs="300",
         patience="0",
-        learning_rate="0.01",
-        weight_decay="classify: 5e-4 for centralized and blink, 1e-3 for lpgnn on clean labels; "
-        "0 otherwise",
-        dropout="classify: 0.5, but 0 for naive; link: 0",
-        hidden="16",
-        normalise="only for gap and own --task classify",
     )
 
 COMMON, NOTHING = Common(), Options()

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 import lumos
-from lumos.cli.common import TYPED, as_options, python_only, rank, short_text
+from lumos.cli.common import RUNS, TYPED, as_options, python_only, rank, short_text
 from lumos.errors import LumosError
 from lumos.ranks.world import end_at_once, is_rank
 
@@ -191,7 +191,7 @@ def run(arguments: list[str] | None = None) -> int:
     except CycloptsError as error:
         if name := _python_setting(words):
             option = "--" + name.replace("_", "-")
-            return _fail(f"lumos train has no option {option}; use lumos.train({name}=…)", 2)
+            return _fail(f"lumos {words[0]} has no option {option}; use lumos.train({name}=…)", 2)
         return _fail(f"{' '.join(str(error).split())} Type: {_help_for(words)}", 2)
     except LumosError as error:
         return _fail(str(error), error.exit_status)
@@ -213,8 +213,8 @@ def _help_for(words: list[str]) -> str:
 
 
 def _python_setting(words: list[str]) -> str | None:
-    """Return the first setting among the options of `lumos train` that only Python has."""
-    if words[:1] != ["train"]:
+    """Return the first setting among the options of a run that only Python has."""
+    if words[:1] not in RUNS:
         return None
     typed = (word.partition("=")[0] for word in words if word.startswith("--"))
     names = (option[2:].removeprefix("no-").replace("-", "_") for option in typed)

@@ -13,7 +13,7 @@ from cyclopts import Parameter, Token
 
 from lumos.cli.common import as_options, placed
 from lumos.graph import ReadOptions
-from lumos.training.config import descriptions
+from lumos.training.config import TRAIN_OPTIONS, descriptions
 
 
 def options_of(
@@ -94,7 +94,7 @@ def _or_none(hint: Any) -> Any:
 if TYPE_CHECKING:
     Reading = Any
 else:
-    Reading = options_of("Reading", ReadOptions)
-"""Options of how a graph is read: one for each field of `ReadOptions`."""
+    Reading = options_of("Reading", ReadOptions, only=TRAIN_OPTIONS)
+"""Options of how a graph is read."""
 AS_IT_IS = Reading()
 """No option given."""

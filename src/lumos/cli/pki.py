@@ -178,15 +178,12 @@ def nats_config(
     listen: Annotated[str, placed("listen")] = DEFAULTS.host,
     port: Annotated[int, placed("port")] = DEFAULTS.port,
     max_payload: Annotated[int, placed("max_payload")] = DEFAULTS.max_payload,
-    max_connections: Annotated[int | None, placed("max_connections")] = None,
-    log_file: Annotated[Path | None, placed("log_file")] = None,
-    pid_file: Annotated[Path | None, placed("pid_file")] = None,
     common: Common = COMMON,
 ) -> None:
     """Write the configuration of the NATS server: mutual TLS, and what each participant may do.
 
     A participant may publish on to.*.ITSELF and subscribe to to.ITSELF.*, nothing else. After a
-    change write the file again, then: nats-server --signal reload=PID_FILE. Connections stay.
+    change write the file again, then: nats-server --signal reload. Connections stay.
 
     Parameters
     ----------
@@ -200,22 +197,9 @@ def nats_config(
         Port to listen on.
     max_payload
         Bytes of the largest message.
-    max_connections
-        By default two for each participant, and some more.
-    log_file
-        File for the log; by default standard error.
-    pid_file
-        File for the number of the process.
     """
     _refuse(common)
-    settings = BrokerSettings(
-        host=listen,
-        port=port,
-        max_payload=max_payload,
-        max_connections=max_connections,
-        log_file=log_file,
-        pid_file=pid_file,
-    )
+    settings = BrokerSettings(host=listen, port=port, max_payload=max_payload)
     directory = write_broker_config(pki, out, settings)
     participants = len(directory.participants)
     report(

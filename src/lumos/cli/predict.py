@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from csv import DictWriter
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -39,7 +38,6 @@ def predict(
     ] = None,
     workers: Annotated[int | None, placed("workers")] = None,
     new_device: Annotated[Path | None, placed("new_device")] = None,
-    csv: Annotated[Path | None, placed("csv")] = None,
     export: Annotated[Path | None, placed("export")] = None,
     simulated: Annotated[bool, placed("simulated", negative="", show_default=False)] = False,
     peer: Annotated[list[int] | None, placed("with", name="--with")] = None,
@@ -69,8 +67,6 @@ def predict(
     new_device
         A JSON file of devices that join after training:
         [{"id": …, "features": …, "neighbours": […]}].
-    csv
-        File to write all rows to.
     export
         File to write the weights to (.npz, see docs/run-folder.md).
     simulated
@@ -81,7 +77,7 @@ def predict(
         their pair by real cryptography between their processes. May be repeated.
     """
     if (run / CERTIFICATE).exists():
-        others = (id, pairs, candidates, top, scores, workers, new_device, csv, export)
+        others = (id, pairs, candidates, top, scores, workers, new_device, export)
         if any(given is not None for given in others):
             raise UsageError("a real device is asked for its own label, or --with others")
         _ask_device(run, peer, common)
@@ -144,9 +140,6 @@ def predict(
     else:
         rows = []
     result["rows"] = rows
-    if csv is not None:
-        _write(csv, rows)
-        result["csv"] = str(csv)
     if common.json:
         print_json(result)
     else:
@@ -276,18 +269,6 @@ def _labels(run: "Run", names: Sequence[str], chances: "Floats") -> list[dict[st
     ]
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        raise UsageError("--csv: there are no rows to write; name devices with --id")
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
-
-
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -302,7 +283,7 @@ def _show(result: dict[str, Any]) -> None:
             table.add_row(*(_cell(value) for value in row.values()))
         console().print(table)
     if len(rows) > _SHOWN:
-        console().print(f"… {len(rows) - _SHOWN:,} more; --csv FILE or --json gives all")
+        console().print(f"… {len(rows) - _SHOWN:,} more; --json gives all")
     if "seconds" in result:
         console().print(
             f"{result['answered']:,} of {result['asked']:,} pairs have an answer; "

@@ -1,27 +1,24 @@
 """`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
 import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import fields
+from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from lumos.cli.common import TYPED, Common, as_options, continued_by, placed, print_json, say
-from lumos.cli.options import given, options_of
+from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import several_seeds, show
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
-from lumos.graph import Graph, ReadOptions
+from lumos.graph import Graph
 from lumos.ranks.supervisor import Supervisor, interpreter
 from lumos.ranks.world import TIMEOUT, World, is_rank, joined, restarted
-from lumos.storage import PRIVATE, private_folder
 from lumos.training.config import (
     COMMON,
     PROFILE_DEFAULTS,
-    PYTHON_ONLY,
     TRAIN_OPTIONS,
     Config,
     default_by_profile,
@@ -30,37 +27,26 @@ from lumos.training.profile import PROFILES
 from lumos.twoparty.workers import cores
 
 
-def run_options(name: str, only: Collection[str] | None = None, **defaults: str) -> type[Any]:
-    """Return a dataclass with an option for every setting of a run.
+def run_options(name: str, without: Collection[str] = (), **defaults: str) -> type[Any]:
+    """Return a dataclass with the options of a run.
 
     Args:
         name: of the dataclass.
-        only: names of the settings to take; by default all but those for Python only.
+        without: settings that the command has not.
         defaults: what the help says of defaults that are others here.
     """
     by_profile = {setting: default_by_profile(setting) for setting in PROFILE_DEFAULTS}
     groups = [*COMMON.values(), *(PROFILES[profile].settings for profile in PROFILES)]
-    if only is None:
-        every = {field.name for group in groups for field in fields(group)}
-        only = every.difference(PYTHON_ONLY)
-    return options_of(
-        name,
-        *groups,
-        only=only,
-        **{**by_profile, "activate_last": "for classify, not for link", **defaults},
-    )
+    only = {*TRAIN_OPTIONS}.difference(without)
+    return options_of(name, *groups, only=only, **{**by_profile, **defaults})
 
 
 if TYPE_CHECKING:
-    from lumos.training.trainer import EpochCallback, EpochEvent
-
     Options = Any
-    Reading = Any
 else:
-    Options = run_options("Options", TRAIN_OPTIONS)
-    Reading = options_of("Reading", ReadOptions, only=TRAIN_OPTIONS)
+    Options = run_options("Options")
 
-SHARED, NOTHING, AS_IT_IS = Common(), Options(), Reading()
+SHARED, NOTHING = Common(), Options()
 
 
 def train(
@@ -72,7 +58,6 @@ def train(
     split: Annotated[str | None, placed("split")] = None,
     out: Annotated[Path | None, placed("out")] = None,
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
-    tensorboard: Annotated[bool, placed("tensorboard", negative="", show_default=False)] = False,
     seeds: Annotated[int, placed("seeds")] = 1,
     ranks: Annotated[int | None, placed("ranks")] = None,
     max_restarts: Annotated[int, placed("max_restarts")] = 0,
@@ -94,8 +79,6 @@ def train(
         Run folder to write: settings, metrics, checkpoints, model, embeddings, ledger.
     resume
         Continue the interrupted run in --out.
-    tensorboard
-        Also write the metrics for TensorBoard into --out (needs the extra `tensorboard`).
     seeds
         Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
         --out, run folders are OUT/seed-0, OUT/seed-1, …
@@ -109,11 +92,8 @@ def train(
         Seconds after which a rank that does not answer ends the run.
     """
     config = Config.asked(**given(options))
-    if tensorboard and seeds != 1:
-        raise UsageError("`tensorboard` shows one run; leave out `seeds`")
-    _refuse_unkept(
-        config, out, tensorboard=tensorboard, checkpoints=options.checkpoint_every is not None
-    )
+    if options.checkpoint_every is not None:
+        _refuse_unkept(config, out)
     started_by_torchrun = is_rank()
     refuse_ranks(
         ranks, max_restarts, rank_timeout, out,
@@ -124,10 +104,7 @@ def train(
         return
     with joined(rank_timeout) if started_by_torchrun else nullcontext() as world:
         resume = resume or (restarted() and out is not None and (out / "run.json").exists())
-        _train(
-            graph, config, reading, split, out, resume, tensorboard, seeds, common,
-            world,
-        )  # fmt: skip
+        _train(graph, config, reading, split, out, resume, seeds, common, world)
 
 
 def _train(
@@ -137,7 +114,6 @@ def _train(
     split: str | None,
     out: Path | None,
     resume: bool,
-    tensorboard: bool,
     seeds: int,
     common: Common,
     world: World | None,
@@ -156,10 +132,7 @@ def _train(
     if seeds != 1 and isinstance(loaded, Graph):
         several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
         return
-    with (
-        continued_by(lambda: _resume_hint(out)),
-        _writer(out if tensorboard and first else None) as on_epoch,
-    ):
+    with continued_by(lambda: _resume_hint(out)):
         run = runs.train_rank(
             given_graph,
             config,
@@ -169,7 +142,6 @@ def _train(
             out=out,
             resume=resume,
             progress=True,
-            on_epoch=on_epoch,
         )
     if run is None:  # rank 0 has it
         return
@@ -179,55 +151,19 @@ def _train(
         show(run, out, verbose=common.verbose)
 
 
-def _refuse_unkept(
-    config: Config, out: Path | None, *, tensorboard: bool, checkpoints: bool
-) -> None:
-    """Refuse options about files that would not be written.
+def _refuse_unkept(config: Config, out: Path | None) -> None:
+    """Refuse `checkpoint_every` where no checkpoint would be written.
 
     Raises:
-        UsageError: one of them was given.
+        UsageError: none would be.
     """
-    for name, asked in (("tensorboard", tensorboard), ("checkpoint_every", checkpoints)):
-        if asked and out is None:
-            raise UsageError(f"`{name}` needs `out`: the folder to write to")
-    if checkpoints and config.train.randomness != "seeded":
-        raise UsageError(
-            f"`checkpoint_every` has no effect with `randomness='{config.train.randomness}'`, "
-            f"only with "
-            "`randomness='seeded'`; leave it out"
-        )
-
-
-@contextmanager
-def _writer(out: Path | None) -> "Iterator[EpochCallback | None]":
-    """A callback that writes every epoch for TensorBoard, or None."""
     if out is None:
-        yield None
-        return
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
+        raise UsageError("`checkpoint_every` needs `out`: the folder to write to")
+    if config.train.randomness != "seeded":
         raise UsageError(
-            "--tensorboard needs the package tensorboard; type: pip install -e '.[tensorboard]'"
-        ) from None
-    writer: Any = None
-
-    def write(event: "EpochEvent") -> None:
-        nonlocal writer
-        if writer is None:  # only once the run has begun: it may be refused
-            private_folder(out / "tensorboard")
-            writer = SummaryWriter(str(out / "tensorboard"))
-        for name in ("loss", "score", "seconds"):
-            if (value := getattr(event, name)) is not None:
-                writer.add_scalar(f"{event.variant}/{name}", value, event.epoch)
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()
-            for file in (out / "tensorboard").iterdir():
-                file.chmod(PRIVATE)  # as all files of a run folder
+            f"`checkpoint_every` has no effect with `randomness='{config.train.randomness}'`, only "
+            "with `randomness='seeded'`; leave it out"
+        )
 
 
 OWN = ("--ranks", "--max-restarts")
@@ -248,7 +184,6 @@ def refuse_ranks(
 
     Args:
         is_rank: this process is a rank already.
-        others: options of `lumos train`.
 
     Raises:
         UsageError: there are some.

@@ -9,7 +9,7 @@ TLS 1.3 is the least version: only its cipher suites are listed, which servers f
 understand (the setting `min_version` came later).
 
 After participants were issued, write the configuration again and let the server read it, without
-disturbing connections: `nats-server --signal reload=PID_FILE`, or `Broker.reload`.
+disturbing connections: `nats-server --signal reload`, or `Broker.reload`.
 
 The NATS server as a child process, on a free port of this machine.
 """
@@ -47,7 +47,6 @@ from lumos.storage import write_text
 
 _SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 _SPARE_CONNECTIONS = 16
-_LOG_BYTES = 16 << 20
 _MAX_PAYLOAD = 64 << 20
 
 
@@ -60,20 +59,12 @@ class BrokerSettings:
     port: int = 4222
     max_payload: int = 1 << 20
     """Bytes of the largest message."""
-    max_connections: int | None = None
-    """By default two for each participant, for those that come back before they are missed, and
-    some."""
-    log_file: Path | None = None
-    """By default standard error."""
-    pid_file: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 1 << 16:
             raise UsageError(f"`port` must be from 1 to 65535, got {self.port}")
         if not 0 < self.max_payload <= _MAX_PAYLOAD:
             raise UsageError(f"`max_payload` must be from 1 to {_MAX_PAYLOAD} bytes")
-        if self.max_connections is not None and self.max_connections < 1:
-            raise UsageError("`max_connections` must be at least 1")
 
 
 DEFAULTS = BrokerSettings()
@@ -119,20 +110,17 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
     """
     if not directory.participants:
         raise UsageError("no participant has a certificate yet; type: lumos pki issue")
-    connections = settings.max_connections or 2 * len(directory.participants) + _SPARE_CONNECTIONS
+    # Two for each participant, for those that come back before they are missed, and some.
+    connections = 2 * len(directory.participants) + _SPARE_CONNECTIONS
     lines = [
         f"# Lumos, directory {directory.serial}: {len(directory.participants)} participants.",
-        "# After a change, write this file again; then: nats-server --signal reload=PID_FILE",
+        "# After a change, write this file again; then: nats-server --signal reload",
         'server_name: "lumos"',
         f"host: {_quoted(settings.host)}",
         f"port: {settings.port}",
         f"max_payload: {settings.max_payload}",
         f"max_connections: {connections}",
     ]
-    if settings.log_file is not None:
-        lines += [f"log_file: {_path(settings.log_file)}", f"logfile_size_limit: {_LOG_BYTES}"]
-    if settings.pid_file is not None:
-        lines.append(f"pid_file: {_path(settings.pid_file)}")
     pins = ", ".join(_quoted(listed.tls_key) for listed in directory.participants.values())
     lines += [
         "tls {",

@@ -95,10 +95,6 @@ COMMON: dict[str, type[Any]] = {
 """Groups of settings that every profile has."""
 PARTS = ("backbone", "model", "optimizer")
 """Settings that may be Python objects; files record their names."""
-PYTHON_ONLY = ("model", "optimizer", "projection", "device")
-"""Settings that no command has as options."""
-
-
 TRAIN_OPTIONS = (
     # of ReadOptions
     "directed",
@@ -135,7 +131,7 @@ TRAIN_OPTIONS = (
     "floor",
     "checkpoint_every",
 )
-"""Settings that `lumos train` has as options; all others are for Python."""
+"""Settings that `lumos train`, `audit` and `up` have as options; all others are for Python."""
 
 
 class RunSettings(TypedDict, total=False):
