@@ -16,14 +16,15 @@ from lumos.cli.train import run_options
 from lumos.errors import GuaranteeExceeded, UsageError
 from lumos.graph import load
 from lumos.storage import write_json
+from lumos.training.config import TRAIN_OPTIONS
 
 if TYPE_CHECKING:
     from lumos.audit import AuditReport, AuditRow
 
     Options = Any
 else:
-    # Variants beside a run, which no attack uses, have no options.
-    Options = run_options("AuditOptions", ("control", "floor", "checkpoint_every"), task="both")
+    _UNUSED = ("control", "floor", "checkpoint_every")  # variants beside a run; no attack uses them
+    Options = run_options("AuditOptions", {*TRAIN_OPTIONS}.difference(_UNUSED), task="both")
 
 SHARED, NOTHING = Common(), Options()
 

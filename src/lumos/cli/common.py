@@ -83,6 +83,8 @@ OPTIONS: Mapping[str, Placed] = {
     "participation": Placed(PRIVACY, "labelled: devices with a label; all: every device"),
     "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
     "score_queries": Placed(PRIVACY),
+    "signs": Placed(PRIVACY),
+    "scaling": Placed(PRIVACY),
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
@@ -228,8 +230,8 @@ def _as_option(match: re.Match[str]) -> str:
     return "--no-" + option[2:] if value == "False" else f"{option} {value}"
 
 
-RUNS = (["train"], ["audit"], ["up"])
-"""Commands with the settings of a run."""
+RUNS = (["train"], ["audit"])
+"""Commands whose other settings are for Python."""
 
 
 @cache

@@ -27,17 +27,16 @@ from lumos.training.profile import PROFILES
 from lumos.twoparty.workers import cores
 
 
-def run_options(name: str, without: Collection[str] = (), **defaults: str) -> type[Any]:
+def run_options(name: str, only: Collection[str] = TRAIN_OPTIONS, **defaults: str) -> type[Any]:
     """Return a dataclass with the options of a run.
 
     Args:
         name: of the dataclass.
-        without: settings that the command has not.
+        only: settings that are options.
         defaults: what the help says of defaults that are others here.
     """
     by_profile = {setting: default_by_profile(setting) for setting in PROFILE_DEFAULTS}
     groups = [*COMMON.values(), *(PROFILES[profile].settings for profile in PROFILES)]
-    only = {*TRAIN_OPTIONS}.difference(without)
     return options_of(name, *groups, only=only, **{**by_profile, **defaults})
 
 

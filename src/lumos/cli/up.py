@@ -33,6 +33,7 @@ from lumos.graph.arrays import MIN_CONVERTED, frozen_sparse
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.runs.text import estimate_texts
 from lumos.storage import private_folder, write_json
+from lumos.training.config import TRAIN_OPTIONS
 from lumos.training.given_split import reading_of
 
 _ASKS = (signal.SIGTERM, signal.SIGHUP)
@@ -68,7 +69,10 @@ def ended_in_order() -> Iterator[None]:
 if TYPE_CHECKING:
     Options = Any
 else:
-    Options = run_options("UpOptions", aggregate="secure", randomness="system")
+    _PUBLIC = ("signs", "scaling")  # facts about features that only the operator can state
+    Options = run_options(
+        "UpOptions", (*TRAIN_OPTIONS, *_PUBLIC), aggregate="secure", randomness="system"
+    )
 
 COMMON, NOTHING = Common(), Options()
 _POLL = 0.1
