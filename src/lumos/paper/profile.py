@@ -1,6 +1,6 @@
 """Settings of the paper's profile: what a device releases, what receivers make of it, the trees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -16,9 +16,7 @@ from lumos.training.metrics import dot_products
 from lumos.training.problem import Problem
 from lumos.training.profile import (
     PAPER,
-    Placement,
     ProfileTexts,
-    Programs,
     RunSizes,
     SumStage,
     TreeTexts,
@@ -27,9 +25,11 @@ from lumos.training.trainer import PairAnswers
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
+    from lumos.device.shard import Shard
+    from lumos.exchange.endpoint import Endpoint
     from lumos.paper.trainer import PaperResult
     from lumos.training.config import Config
-    from lumos.training.trainer import AskedPairs, TrainedLinks
+    from lumos.training.trainer import AskedPairs, CoordinatorProgram, TrainedLinks, Trainer
 
 Selection = Literal["validation", "last"]
 Recovery = Literal["shrunk", "literal"]
@@ -158,32 +158,32 @@ class PaperProfile:
         """The control has randomness of its own."""
         return "/control" if control else ""
 
-    def programs(self, placement: Placement) -> "Programs[PaperResult]":
-        """The trainers of all shards, and the coordinator's program."""
+    def programs(
+        self,
+        problem: Problem,
+        config: "Config",
+        shards: "Sequence[Shard]",
+        endpoints: "Sequence[Endpoint]",
+        coordinator: "Endpoint",
+        *,
+        control: bool = False,
+        step: int = 0,
+        **other: Any,
+    ) -> "tuple[list[Trainer[PaperResult]], CoordinatorProgram]":
+        """The trainers of all shards, and the coordinator's program.
+
+        Args:
+            other: what only profiles with guarantees need.
+        """
         from lumos.paper.trainer import PaperCoordinator, PaperTrainer
 
-        problem, config = placement.problem, placement.config
+        common: dict[str, Any] = {"alone": problem.alone, "control": control, "step": step}
         trainers = [
-            PaperTrainer(
-                shard,
-                endpoint,
-                private,
-                config,
-                problem.classes,
-                control=placement.control,
-                step=placement.step,
-            )
-            for shard, endpoint, private in zip(
-                placement.shards, placement.endpoints, placement.private, strict=True
-            )
+            PaperTrainer(*place, config, problem.classes, **common)
+            for place in zip(shards, endpoints, problem.parts, problem.keep, strict=True)
         ]
-        coordinator = PaperCoordinator(
-            config,
-            problem.facts.devices,
-            placement.coordinator,
-            trainers[0].model.weights,
-        )
-        return Programs(trainers=[*trainers], coordinator=coordinator)
+        weights = trainers[0].model.weights
+        return [*trainers], PaperCoordinator(config, problem.facts.devices, coordinator, weights)
 
     def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Refuse weights that do not match the model of the settings."""

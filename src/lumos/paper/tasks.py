@@ -17,10 +17,10 @@ from torch.nn.functional import log_softmax, logsigmoid
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.graph.facts import GraphPart
 from lumos.paper.messages import ASK, EMBEDDING, EMBEDDING_GRADIENT, received_rows, send_rows
-from lumos.training.problem import PrivateData
 from lumos.training.split import Role
-from lumos.typing import Ints
+from lumos.typing import Flags, Ints
 
 
 class NonNeighbours:
@@ -82,9 +82,9 @@ class Task(Protocol):
 class Classify:
     """Linear, softmax, cross-entropy (section VI-C). Labels stay private."""
 
-    def __init__(self, private: PrivateData, head: torch.nn.Linear) -> None:
-        self._labels = torch.from_numpy(private.labels.copy())
-        roles = torch.from_numpy(private.roles)
+    def __init__(self, part: GraphPart, head: torch.nn.Linear) -> None:
+        self._labels = torch.from_numpy(part.labels.copy())
+        roles = torch.from_numpy(part.roles)
         self._train, self._validation = roles == Role.TRAIN, roles == Role.VALIDATION
         self._head = head
 
@@ -122,12 +122,12 @@ class Link:
     training graph, so a held-back edge may be drawn: not drawing it would reveal it.
     """
 
-    def __init__(self, shard: Shard, private: PrivateData) -> None:
+    def __init__(self, shard: Shard, keep: Flags, held_back: Ints) -> None:
         self._shard = shard
-        kept = np.flatnonzero(private.keep)
+        kept = np.flatnonzero(keep)
         self._rows, self._peers = shard.owner[kept], shard.neighbours[kept]
         self._non_neighbours = NonNeighbours(shard)
-        self._held_rows, self._held_peers = private.held_back.T
+        self._held_rows, self._held_peers = held_back.T
         many = np.bincount(self._held_rows, minlength=len(shard))
         rows, peers = self._non_neighbours.draw(many, "validation strangers", 0)
         self._held_out = (rows, peers)

@@ -1,6 +1,6 @@
 """The trainer of one shard: a program that yields messages, epoch by epoch; and the coordinator.
 
-    trainer = PaperTrainer(shard, endpoint, private, config, classes)
+    trainer = PaperTrainer(shard, endpoint, part, keep, config, classes)
     yield from trainer.setup()                        # features, keys; once per run
     yield from trainer.epochs(0, 25, on_epoch)        # any number of times
     embeddings = yield from trainer.finish()          # with the weights that were selected
@@ -22,7 +22,7 @@ from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door
 from lumos.exchange.observer import LedgerReport
-from lumos.graph.facts import GraphFacts
+from lumos.graph.facts import GraphFacts, GraphPart
 from lumos.ldp.one_bit import ONE_BIT, RecoveredFeatures
 from lumos.model import ModelSettings
 from lumos.model.custom import TorchOptimizer
@@ -44,10 +44,10 @@ from lumos.secagg import AGGREGATORS, COORDINATORS
 from lumos.storage import part_of
 from lumos.training.config import Config, TrainSettings
 from lumos.training.metrics import dot_products
-from lumos.training.problem import PrivateData
+from lumos.training.problem import rows_of
 from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Optimizer, Outcome
 from lumos.trees.forest import Forest
-from lumos.typing import Arrays, Doubles, Floats, Ints, StatePart
+from lumos.typing import Arrays, Doubles, Flags, Floats, Ints, StatePart
 
 BUFFER = "buffer/"
 """Beginning of the names of buffers in `Outcome.kept`."""
@@ -223,9 +223,11 @@ class PaperTrainer:
     Args:
         shard: the hosted devices.
         endpoint: whose ledger ideal sums are booked in.
-        private: private data of the devices.
+        part: private data of the devices.
+        keep: [slots] whether the device carries the edge.
         config: settings.
         classes: number of classes; 0 for link.
+        alone: trees have no neighbours.
         control: release features that carry no information.
         step: number of the release.
     """
@@ -234,16 +236,20 @@ class PaperTrainer:
         self,
         shard: Shard,
         endpoint: Endpoint,
-        private: PrivateData,
+        part: GraphPart,
+        keep: Flags,
         config: Config,
         classes: int,
         *,
+        alone: bool = False,
         control: bool = False,
         step: int = 0,
     ) -> None:
         self.shard = shard
         self.config = config
-        self._private = private
+        self._features = rows_of(part.features)
+        self._leaves_at = np.zeros_like(keep) if alone else keep
+        """[slots] whether the neighbour has a leaf in the device's tree."""
         self._paper = settings_of(config)
         self._control = control
         self._release = step
@@ -251,22 +257,22 @@ class PaperTrainer:
             shard.devices,
             shard.offsets,
             shard.neighbours,
-            private.leaves,
+            self._leaves_at,
             virtual_nodes=self._paper.virtual_nodes,
         )
         self._trees = Trees.of(self.forest)
         self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
         self._order: tuple[LeafOrigin, Ints] | None = None
-        self.model = FullModel(config.model, private.features.shape[1], classes)
+        self.model = FullModel(config.model, self._features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         train = config.train
         self.weights = Weights(make_optimizer(train, self.model), self.model.vector())
         self._updates = AGGREGATORS[train.aggregate](shard, endpoint, config.updates)
         self._task: Task
         if self.model.head is not None:
-            self._task = Classify(private, self.model.head)
+            self._task = Classify(part, self.model.head)
         else:
-            self._task = Link(shard, private)
+            self._task = Link(shard, keep, part.held_back)
         self._neighbour: Features
 
     def setup(self) -> Program[None]:
@@ -276,12 +282,11 @@ class PaperTrainer:
 
     def receive_features(self) -> Program[None]:
         """Exchange features only: enough to compute embeddings."""
-        paper, private = self._paper, self._private
-        features = private.features
+        paper, features = self._paper, self._features
         if self._control:
             features = without_information(features, paper)
         recovered = yield from exchange_features(
-            self.shard, private.leaves, features, paper, step=self._release
+            self.shard, self._leaves_at, features, paper, step=self._release
         )
         if isinstance(recovered, RecoveredFeatures):  # of the paper's own mechanism
             recovered = on_leaves(recovered, paper, paper.recovery)
@@ -370,9 +375,7 @@ class PaperTrainer:
         return self.model.logits(torch.from_numpy(embeddings)).numpy()
 
     def _leaves(self, drops: Drops | None) -> Leaves:
-        leaves: Leaves = self.model.network(
-            self._trees, self._private.features, self._neighbour, drops
-        )
+        leaves: Leaves = self.model.network(self._trees, self._features, self._neighbour, drops)
         return leaves
 
     def _epoch(self, number: int) -> Program[Doubles | None]:
@@ -451,7 +454,7 @@ class PaperTrainer:
     ) -> Doubles:
         """[hosted, weights + statistics] each device's vector in the masked sum."""
         gradients = device_gradients(
-            self.model.network, self._trees, self._private.features, self._neighbour, drops, back
+            self.model.network, self._trees, self._features, self._neighbour, drops, back
         )
         parts = [] if attention is None else [attention]
         parts += [torch.stack([*gradients]), step.head(True)]

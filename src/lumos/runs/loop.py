@@ -9,7 +9,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import shard_of
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Program, idle_program
@@ -24,8 +23,7 @@ from lumos.runs.schema import RankCost, TreeSummary
 from lumos.secagg.ideal import IDEAL_TOPICS as IDEAL_SUMS
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.problem import PrivateData, Problem
-from lumos.training.profile import Placement, Programs
+from lumos.training.problem import Problem
 from lumos.training.split import EdgeSplit
 from lumos.training.trainer import (
     CONTROL,
@@ -88,24 +86,17 @@ class Federation(Generic[Result]):
         ideal = IDEAL_TOPICS if config.train.aggregate == "ideal" else frozenset()
         self.transport = TRANSPORTS[transport](self.shards, profile.doors, ideal)
         self.observer = self.transport.observer
-        programs: Programs[Result] = profile.programs(
-            Placement(
-                problem=problem,
-                config=config,
-                shards=self.shards,
-                endpoints=list(self.transport.endpoints),
-                private=[
-                    PrivateData.of(part, keep, alone=problem.alone)
-                    for part, keep in zip(problem.parts, problem.keep, strict=True)
-                ],
-                coordinator=self.transport.coordinator,
-                public=PublicRandomness(problem.seed),
-                randomness=randomness,
-                control=control,
-                step=step,
-            )
+        self.trainers: list[Trainer[Result]]
+        self.trainers, self.coordinator = profile.programs(
+            problem,
+            config,
+            self.shards,
+            self.transport.endpoints,
+            self.transport.coordinator,
+            randomness=randomness,
+            control=control,
+            step=step,
         )
-        self.trainers, self.coordinator = programs.trainers, programs.coordinator
         self._trainer_of = {
             id(shard): trainer for shard, trainer in zip(self.shards, self.trainers, strict=True)
         }

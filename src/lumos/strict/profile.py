@@ -15,7 +15,7 @@ uses no account.
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lumos.device.randomness import PublicRandomness
 from lumos.errors import BudgetExceeded, UsageError
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of
@@ -55,15 +56,22 @@ from lumos.strict.stages import Schedule
 from lumos.strict.texts import texts
 from lumos.training.config import UPDATES, TrainSettings
 from lumos.training.problem import Problem
-from lumos.training.profile import STRICT, Placement, ProfileTexts, Programs
+from lumos.training.profile import STRICT, ProfileTexts
 from lumos.training.split import Role
 from lumos.typing import Arrays, Flags, Ints
 
 if TYPE_CHECKING:
-    from lumos.strict.classify.trainer import ClassifyResult
+    from lumos.device.shard import Shard
+    from lumos.exchange.endpoint import Endpoint
     from lumos.strict.link.prediction import LinkResult
     from lumos.training.config import Config
-    from lumos.training.trainer import AskedPairs, PairAnswers, TrainedLinks
+    from lumos.training.trainer import (
+        AskedPairs,
+        CoordinatorProgram,
+        PairAnswers,
+        TrainedLinks,
+        Trainer,
+    )
 
 
 _WITHOUT_EFFECT: dict[str, Any] = {
@@ -295,42 +303,50 @@ class StrictProfile:
         account = self._account(problem, config)
         return account.earlier_labels(schedule.label_form, labels, schedule.class_names)
 
-    def programs(self, placement: Placement) -> "Programs[ClassifyResult] | Programs[LinkResult]":
+    def programs(
+        self,
+        problem: Problem,
+        config: "Config",
+        shards: "Sequence[Shard]",
+        endpoints: "Sequence[Endpoint]",
+        coordinator: "Endpoint",
+        *,
+        randomness: str,
+        control: bool = False,
+        account: PrivacyAccount | None = None,
+        follows: bool = False,
+        **other: Any,
+    ) -> "tuple[list[Trainer[Any]], CoordinatorProgram]":
         """Return the trainers of all shards, and the coordinator's program."""
         from lumos.strict.classify.trainer import StrictClassifier
         from lumos.strict.link.trainer import StrictLinker
         from lumos.strict.sums import FollowedSums, StrictCoordinator
 
-        problem, config = placement.problem, placement.config
-        account = placement.account
         if settings_of(config).account is not None:
-            account = self._account(problem, config, placement.randomness)
+            account = self._account(problem, config, randomness)
         followed = None
-        if placement.follows:
-            followed = FollowedSums(problem.facts.devices, placement.coordinator, config)
+        if follows:
+            followed = FollowedSums(problem.facts.devices, coordinator, config)
         schedule: ClassifySchedule | LinkSchedule
         trainer: Any
         if config.train.task == "classify":
             schedule, trainer = classify_schedule(problem, config), StrictClassifier
         else:
             schedule, trainer = self._link_schedule(problem.facts, config), StrictLinker
-        places = zip(placement.shards, placement.endpoints, placement.private, strict=True)
-        given = {"account": account, "control": placement.control, "sums": followed}
+        places = zip(shards, endpoints, problem.parts, strict=True)
+        given = {"account": account, "control": control, "sums": followed}
         # Labels are drawn by the trainers. All charges of the run are written together with them,
         # or none, and before the first message leaves.
         with nullcontext() if account is None else account.transaction():
             trainers = [trainer(*place, schedule, **given) for place in places]
-            if account is not None and not placement.control:
+            if account is not None and not control:
                 _charge(account, problem, schedule)
-        return Programs[Any](
-            trainers=trainers,
-            coordinator=StrictCoordinator(
-                schedule,
-                placement.public,
-                placement.coordinator,
-                problem.facts.feature_count,
-                placement.randomness,
-            ),
+        return trainers, StrictCoordinator(
+            schedule,
+            PublicRandomness(problem.seed),
+            coordinator,
+            problem.facts.feature_count,
+            randomness,
         )
 
     def _schedule(self, facts: GraphFacts, config: "Config") -> Schedule:

@@ -12,6 +12,7 @@ import numpy as np
 from lumos.device.shard import Shard
 from lumos.errors import InputError
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.graph.facts import GraphPart
 from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.ldp.bounds import Features
 from lumos.secagg.openings import OpenedSums
@@ -19,7 +20,7 @@ from lumos.storage import part_of
 from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import FollowedSums, NoisySums
-from lumos.training.problem import PrivateData
+from lumos.training.problem import rows_of
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints, StatePart
 
@@ -32,7 +33,7 @@ class StrictTrainer(ABC):
     Args:
         shard: the hosted devices.
         endpoint: its ledger counts ideal sums.
-        private: private data of the devices.
+        part: private data of the devices.
         schedule: everything public about the run.
         account: randomized labels and charges of earlier runs; a control run has none.
         control: send messages that depend on no data.
@@ -43,7 +44,7 @@ class StrictTrainer(ABC):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        private: PrivateData,
+        part: GraphPart,
         schedule: Any,
         *,
         account: PrivacyAccount | None = None,
@@ -55,7 +56,7 @@ class StrictTrainer(ABC):
         self.control = control
         # The control run is an experiment with randomness of its own: no account counts it.
         self.account = None if control else account
-        self.features = private.features
+        self.features = rows_of(part.features)
         self.scaling: FeatureScaling | None = None
         """The scaling of features, once it is learnt; None without scaling."""
         self.scaling_sums: ScalingSums | None = None
@@ -64,7 +65,7 @@ class StrictTrainer(ABC):
         self.choice = 0
         self.left_out: list[str] = []
         """Names of the stages of sums that were not `possible`, in order."""
-        self._prepare(endpoint, private)
+        self._prepare(endpoint, part)
 
     def setup(self) -> Program[None]:
         """Set up everything before the first epoch."""
@@ -217,7 +218,7 @@ class StrictTrainer(ABC):
         self.sums.begin_attempt(number)
 
     @abstractmethod
-    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+    def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:
         """Set up the state of the task."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The learning problem of a federation: public facts, hosted parts, private data of devices."""
+"""The learning problem of a federation: public facts and hosted parts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,41 +126,6 @@ class Problem:
 def keep_of(graph: Graph, part: GraphPart, keep: Flags) -> Flags:
     """[slots] of a part, from [2 · edges] of the graph that it was cut from."""
     return keep[spans(graph.offsets[part.devices], np.diff(part.offsets))]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PrivateData:
-    """Private data of a shard's devices, in the order of its devices and slots."""
-
-    features: Features = field(repr=False)
-    """[hosted, d]"""
-    labels: Ints = field(repr=False)
-    """[hosted] class, -1 where unknown."""
-    roles: Ints = field(repr=False)
-    """[hosted] `Role` of each device."""
-    keep: Flags = field(repr=False)
-    """[slots] whether the device carries the edge."""
-    leaves: Flags = field(repr=False)
-    """[slots] whether the neighbour has a leaf in the device's tree: as `keep`, or nowhere."""
-    held_back: Ints = field(repr=False)
-    """[pairs, 2] position of a hosted device and id of a neighbour, kept out of training (link)."""
-
-    @staticmethod
-    def of(part: GraphPart, keep: Flags, *, alone: bool = False) -> "PrivateData":
-        """Return the data of the devices of a part.
-
-        Args:
-            keep: [slots]
-            alone: trees without any neighbour.
-        """
-        return PrivateData(
-            features=rows_of(part.features),
-            labels=part.labels,
-            roles=part.roles,
-            keep=keep,
-            leaves=np.zeros_like(keep) if alone else keep,
-            held_back=part.held_back,
-        )
 
 
 def rows_of(features: "Features | None") -> Features:

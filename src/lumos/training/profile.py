@@ -6,7 +6,7 @@ A profile is a folder of `lumos` with an object of the form of `Profile`, and on
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
@@ -15,12 +15,11 @@ from lumos.training.trainer import Result
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
-    from lumos.device.randomness import PublicRandomness
     from lumos.device.shard import Shard
     from lumos.exchange.endpoint import Endpoint
     from lumos.ldp.account import PrivacyAccount
     from lumos.training.config import Config
-    from lumos.training.problem import PrivateData, Problem
+    from lumos.training.problem import Problem
     from lumos.training.trainer import (
         AskedPairs,
         CoordinatorProgram,
@@ -153,38 +152,6 @@ class ProfileSettings(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Placement:
-    """Placement of the programs of a run: an entry per shard, and the coordinator."""
-
-    problem: "Problem"
-    config: "Config"
-    shards: "list[Shard]"
-    endpoints: "list[Endpoint]"
-    private: "list[PrivateData]" = field(repr=False)
-    coordinator: "Endpoint"
-    public: "PublicRandomness"
-    randomness: str
-    """Name of the randomness that a simulation tosses."""
-    control: bool = False
-    """True if releases carry no information."""
-    step: int = 0
-    """Number of the release, where it is a further one."""
-    account: "PrivacyAccount | None" = None
-    """Privacy account of a real device; simulations name theirs in the settings."""
-    follows: bool = False
-    """True if the trainers are the coordinator's, which has shards without devices and follows the
-    training by the sums that it opens."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Programs(Generic[Result]):
-    """The programs of one run."""
-
-    trainers: "list[Trainer[Result]]"
-    coordinator: "CoordinatorProgram"
-
-
 class Profile(Protocol[Result]):
     """One way to train over devices: its doors, settings, programs and guarantees."""
 
@@ -236,8 +203,32 @@ class Profile(Protocol[Result]):
         """
         ...
 
-    def programs(self, placement: Placement) -> Programs[Result]:
-        """The trainers of all shards, and the coordinator's program."""
+    def programs(
+        self,
+        problem: "Problem",
+        config: "Config",
+        shards: "Sequence[Shard]",
+        endpoints: "Sequence[Endpoint]",
+        coordinator: "Endpoint",
+        *,
+        randomness: str,
+        control: bool = False,
+        step: int = 0,
+        account: "PrivacyAccount | None" = None,
+        follows: bool = False,
+    ) -> "tuple[list[Trainer[Result]], CoordinatorProgram]":
+        """The trainers of all shards, and the coordinator's program.
+
+        Args:
+            shards: one for each of the problem's parts; so are `endpoints`.
+            coordinator: its endpoint.
+            randomness: names the randomness that a simulation tosses.
+            control: whether releases carry no information.
+            step: number of the release, where it is a further one.
+            account: privacy account of a real device; simulations name theirs in the settings.
+            follows: whether the trainers are the coordinator's, which has shards without devices
+                and follows the training by the sums that it opens.
+        """
         ...
 
     def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:

@@ -22,7 +22,7 @@ from lumos.exchange.endpoint import Endpoint, Program, idle_program
 from lumos.exchange.tape import Tape
 from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
-from lumos.graph.facts import parts_of
+from lumos.graph.facts import GraphPart, parts_of
 from lumos.runs.loop import IDEAL_TOPICS, Federation
 from lumos.secagg.noise import Noise
 from lumos.secagg.parameters import FixedPoint
@@ -34,7 +34,7 @@ from lumos.strict.messages import propagated_labels
 from lumos.strict.stages import Stage
 from lumos.strict.sums import NoisySums, Update
 from lumos.training.config import Config
-from lumos.training.problem import PrivateData, Problem
+from lumos.training.problem import Problem
 from lumos.training.split import Role
 from lumos.typing import Bytes, Doubles, Flags, Ints
 
@@ -143,12 +143,12 @@ class ReplayedClassifier(StrictClassifier):
         self,
         shard: Shard,
         endpoint: Endpoint,
-        private: PrivateData,
+        part: GraphPart,
         schedule: ClassifySchedule,
         seen: Seen,
         labels: NoisyLabels | None,
     ) -> None:
-        super().__init__(shard, endpoint, private, schedule)
+        super().__init__(shard, endpoint, part, schedule)
         self._own_draws = labels is None
         self.labels = self.labels if labels is None else labels
         self._randomized_labels = seen.randomized_labels
@@ -247,8 +247,7 @@ def _replayed(
 ) -> Transcript:
     transport = TRANSPORTS["loopback"]([shard], schedule.config.profile.doors, IDEAL_TOPICS)
     (part,) = parts_of(graph, [shard.devices], roles)
-    private = PrivateData.of(part, np.zeros(part.slots, np.bool_))
-    trainer = ReplayedClassifier(shard, transport.endpoints[0], private, schedule, seen, labels)
+    trainer = ReplayedClassifier(shard, transport.endpoints[0], part, schedule, seen, labels)
     transport.run(lambda shard, endpoint: trainer.whole(), lambda endpoint: idle_program())
     return Transcript(
         graph=graph,

@@ -9,6 +9,7 @@ reach it again: those that it received before are on its disk (`rounds`).
 """
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,7 @@ from lumos.secagg.openings import OpenedSums
 from lumos.secagg.parameters import mask_parameters
 from lumos.storage import part_of
 from lumos.training.config import Config
-from lumos.training.problem import PrivateData, Problem
-from lumos.training.profile import Placement
+from lumos.training.problem import Problem
 from lumos.training.trainer import (
     AnswersPairs,
     EpochRecord,
@@ -519,22 +519,17 @@ class TrainingJob:
 
     def _make_trainer(self) -> RestartableTrainer:
         """Return the trainer, before it is set up."""
-        problem, config, part = self._problem, self._config, self._part
-        programs = config.profile.programs(
-            Placement(
-                problem=problem,
-                config=config,
-                shards=[self.shard],
-                endpoints=[self.endpoint],
-                private=[PrivateData.of(part, self.assigned[self._here()], alone=problem.alone)],
-                coordinator=self.endpoint,
-                public=PublicRandomness(problem.seed),
-                randomness=self._randomness,
-                account=self.account,
-                follows=self._follows,
-            )
+        config = self._config
+        (trainer,), _ = config.profile.programs(
+            replace(self._problem, keep=(self.assigned[self._here()],)),
+            config,
+            [self.shard],
+            [self.endpoint],
+            self.endpoint,
+            randomness=self._randomness,
+            account=self.account,
+            follows=self._follows,
         )
-        trainer = programs.trainers[0]
         if not isinstance(trainer, RestartableTrainer):
             raise UsageError(
                 f"real devices do not train with `profile='{config.train.profile}'`: it sends "

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
+from lumos.graph.facts import GraphPart
 from lumos.ldp.account import LABELS
 from lumos.ldp.bounds import of_one_scale
 from lumos.ldp.labels import LabelForm
@@ -73,7 +74,6 @@ from lumos.strict.messages import (
     uses_edge,
 )
 from lumos.strict.trainer import StrictTrainer
-from lumos.training.problem import PrivateData
 from lumos.training.split import Role
 from lumos.training.trainer import MAIN, OWN, Adam, Outcome
 from lumos.typing import Arrays, Bytes, Doubles, Flags, Floats, Ints
@@ -119,12 +119,12 @@ class StrictClassifier(StrictTrainer):
     schedule: ClassifySchedule
     _rows: FeatureRows
 
-    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+    def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:
         shard, schedule = self.shard, self.schedule
-        train, validate = (private.roles == role for role in (Role.TRAIN, Role.VALIDATION))
+        train, validate = (part.roles == role for role in (Role.TRAIN, Role.VALIDATION))
         self.training, self.validation = np.flatnonzero(train), np.flatnonzero(validate)
-        self._roles = private.roles
-        self.labels = draw_labels(shard, private.labels, schedule, self.account, train | validate)
+        self._roles = part.roles
+        self.labels = draw_labels(shard, part.labels, schedule, self.account, train | validate)
         self._randomized_labels = np.where(train, self.labels.values, -1)
         self._used: Flags = np.empty(0, np.bool_)
         """[slots] the edges that a device uses, once randomized labels are received."""

@@ -21,6 +21,7 @@ from lumos.device.randomness import PrivateRandomness
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
+from lumos.graph.facts import GraphPart
 from lumos.ldp.account import CALIBRATION
 from lumos.strict.accounting import Disclosed
 from lumos.strict.guarantees import (
@@ -53,7 +54,6 @@ from lumos.strict.messages import (
 )
 from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.strict.trainer import StrictTrainer
-from lumos.training.problem import PrivateData
 from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.twoparty.score import make_scorer
 from lumos.twoparty.workers import InProcess
@@ -67,12 +67,12 @@ class StrictLinker(StrictTrainer):
 
     schedule: LinkSchedule
 
-    def _prepare(self, endpoint: Endpoint, private: PrivateData) -> None:
+    def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:
         shard, schedule, train = self.shard, self.schedule, self.schedule.config.train
         group = choose_group(schedule.config.trees.group, simulated=train.randomness == "seeded")
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
-        self._held_back = private.held_back
+        self._held_back = part.held_back
         self._lifelong: PrivateRandomness | None = None
         """Randomness that real devices have for life."""
         if self.account is not None and train.randomness == "system":
