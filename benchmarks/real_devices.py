@@ -79,7 +79,7 @@ def trees_agree(graph: lumos.Graph, out: Path) -> bool:
     """Whether every device carries the edges that it carries in the simulation."""
     kept = lumos.balance(graph, lumos.TreeSettings(balancer="optimal")).keep
     for device in range(graph.devices):
-        result = json.loads((out / "parties" / f"device-{device}" / "result.json").read_text())
+        result = json.loads((out / "participants" / f"device-{device}" / "result.json").read_text())
         span = slice(graph.offsets[device], graph.offsets[device + 1])
         if sorted(result["edges_carried"]) != graph.neighbours[span][kept[span]].tolist():
             return False

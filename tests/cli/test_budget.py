@@ -33,7 +33,7 @@ def numbers_of(name: str, epsilon: float) -> dict[str, Any]:
         "bytes": made.width,
         "says_the_truth": made.truth / COIN,
         "says_a_certain_other": made.other / COIN,
-        "bits_per_symbol": made.information(),
+        "bits_per_label": made.information(),
         "share_error": math.sqrt(made.variance() / 4),
         "clean_neighbours": 4 * made.information() / math.log2(18),
     }
@@ -56,7 +56,7 @@ def test_the_figures_are_those_of_the_mechanism(
     result, made = result_of(capsys, *arguments), make_mechanism(18, 2.0, name)
     if name == "digits":
         assert (result["places"], result["base"]) == (2, 5)
-    assert result == {**numbers_of(name, 2.0), "opinion": numbers_of(name, 4.0)}
+    assert result == {**numbers_of(name, 2.0), "propagated_label": numbers_of(name, 4.0)}
     assert run(["budget", *arguments]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert f"mechanism {name}" in out
@@ -78,7 +78,7 @@ def test_defaults_are_those_of_the_profile() -> None:
 
 def test_no_propagated_labels(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--propagated-labels", "0", "--classes", "100", "--mechanism", "krr")
-    assert result_of(capsys, *arguments)["opinion"] is None
+    assert result_of(capsys, *arguments)["propagated_label"] is None
     assert run(["budget", *arguments]) == 0
     assert "propagated" not in capsys.readouterr().out
 
@@ -91,7 +91,7 @@ def test_no_propagated_labels(capsys: pytest.CaptureFixture[str]) -> None:
         (["--propagated-epsilon", "inf"], "finite"),
         (["--label-epsilon", "0"], "epsilon"),
         (["--label-epsilon", "inf"], "finite"),
-        (["--classes", "1"], "a release needs at least 2 symbols"),
+        (["--classes", "1"], "a release needs at least 2 labels"),
     ],
 )
 def test_mistakes(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_a_whole_federation(answer: Callable[..., Any], pki: Path, tmp_path: Pat
     )  # fmt: skip
     names = ["coordinator", "device-0", "device-1", "device-2", "device-5", "device-17"]
     assert result["issued"] == ["broker", *names]
-    assert (result["parties"], result["serial"]) == (6, 1)
+    assert (result["participants"], result["serial"]) == (6, 1)
     directory = listed(pki)
     assert set(directory.participants) == {COORDINATOR, 0, 1, 2, 5, 17}
     for name in names:
@@ -65,7 +65,7 @@ def test_a_whole_federation(answer: Callable[..., Any], pki: Path, tmp_path: Pat
     identity.box(directory, 5)
     config = tmp_path / "nats.conf"
     written = answer("nats-config", pki, "--out", config, "--port", "4333", "--listen", "0.0.0.0")  # noqa: S104
-    assert written == {"path": str(config), "parties": 6, "serial": 1, "port": 4333}
+    assert written == {"path": str(config), "participants": 6, "serial": 1, "port": 4333}
     text = config.read_text()
     assert "port: 4333\n" in text
     assert "verify_and_map: true" in text
@@ -76,7 +76,7 @@ def test_issuing_again_replaces(answer: Callable[..., Any], pki: Path) -> None:
     answer("issue", pki, "--coordinator", "--device", "3")
     before = listed(pki)
     result = answer("issue", pki, "--device", "3")
-    assert (result["parties"], result["serial"]) == (2, 2)
+    assert (result["participants"], result["serial"]) == (2, 2)
     assert listed(pki).sealing_key(3) != before.sealing_key(3)
     assert listed(pki).sealing_key(COORDINATOR) == before.sealing_key(COORDINATOR)
 
@@ -86,7 +86,7 @@ def test_a_device_that_keeps_its_keys(
 ) -> None:
     home = tmp_path / "home"
     asked = answer("request", home, "--device", "17")
-    assert asked["party"] == "device-17"
+    assert asked["participant"] == "device-17"
     before = {file.name: file.read_bytes() for file in home.iterdir()}
     result = answer("issue", pki, "--request", asked["path"])
     assert result["issued"] == ["device-17"]

@@ -112,7 +112,7 @@ def test_folders_for_machines_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is started; every participant finds the server where it will be."""
-    folder = tmp_path / "parties"
+    folder = tmp_path / "participants"
     words = ["up", "demo:5", "--prepare", "nats.example.org", "--out", str(folder), "--json"]
     assert run(words) == 0
     result = json.loads(capsys.readouterr().out)
@@ -136,7 +136,7 @@ def test_how_features_are_stored_tells_nothing_of_them(tmp_path: Path, ones: int
     x[:, :ones] = 1
     np.savez(tmp_path / "graph.npz", edges=[[0, 1], [1, 2], [2, 3]], x=x, y=[0, 1, 0, 1])
     laid = partial(_laid_out, str(tmp_path / "graph.npz"), reading={}, split=None, common=Common())
-    place = tmp_path / "parties"
+    place = tmp_path / "participants"
     layout = laid(settings={"randomness": "system"}, place=place)
     assert read_manifest(layout.operator).graph.sparse
     seeded = laid(settings={"randomness": "seeded"}, place=tmp_path / "seeded")  # a simulation

@@ -106,7 +106,7 @@ class Up:
             made.mkdir()
         for phase in phases:
             (self.hold / str(phase)).touch()
-        self.layout = FederationLayout(self.out / "parties", DEVICES)
+        self.layout = FederationLayout(self.out / "participants", DEVICES)
         options = [*OPTIONS, "--randomness", "seeded", "--stay", "--keep", "--json"]
         options += ["--status", "0"]
         program = [sys.executable, "-W", "always", "-m", "tests.deploy.held"]

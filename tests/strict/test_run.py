@@ -398,7 +398,7 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
         ({"balancer": "greedy"}, r"has no `balancer`.*would reveal degrees"),
         ({"control": True, "randomness": "system"}, r"`control` is an experiment of simulations"),
         ({"clip": 1e-6}, r"`clip` must be 0.05 or more"),
-        ({"label_epsilon": 1e-9}, r"epsilon=1e-09` for 6 symbols is too little"),
+        ({"label_epsilon": 1e-9}, r"epsilon=1e-09` for 6 labels is too little"),
     ],
 )
 def test_what_cannot_keep_the_guarantees_is_refused(

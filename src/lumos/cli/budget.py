@@ -48,7 +48,7 @@ def budget(
     result = kept(randomized_label, degree)
     of_propagated_label = kept(propagated_label, degree) if propagated_labels else None
     if common.json:
-        print_json({**result, "opinion": of_propagated_label})
+        print_json({**result, "propagated_label": of_propagated_label})
         return
     console().print("randomized label, the same to each neighbour:")
     console().print(messages_table(randomized_label, result))
@@ -75,7 +75,7 @@ def kept(mechanism: Mechanism, degree: int) -> dict[str, Any]:
         "bytes": mechanism.width,
         "says_the_truth": mechanism.truth / COIN,
         "says_a_certain_other": mechanism.other / COIN,
-        "bits_per_symbol": bits,
+        "bits_per_label": bits,
         "share_error": math.sqrt(mechanism.variance() / degree),
         "clean_neighbours": degree * bits / math.log2(mechanism.size),
     }
@@ -91,7 +91,7 @@ def messages_table(mechanism: Mechanism, result: dict[str, Any]) -> Table:
         "neighbour",
         "releases": f"{true} with probability {result['says_the_truth']:.4f}, "
         f"{other} with {result['says_a_certain_other']:.4f}",
-        "information": f"{result['bits_per_symbol']:.4f} of {math.log2(mechanism.size):.4f} bits "
+        "information": f"{result['bits_per_label']:.4f} of {math.log2(mechanism.size):.4f} bits "
         "of a label",
         "standard error": f"±{result['share_error']:.3f} of the share of one value among "
         f"{result['degree']} neighbours",

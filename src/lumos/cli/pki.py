@@ -119,7 +119,7 @@ def issue(
     result["issued"] = [BROKER] * broker + [
         folder_name(participant) for participant in participants
     ]
-    result["parties"], result["serial"] = _directory(authority)
+    result["participants"], result["serial"] = _directory(authority)
     result["ends"] = validity.end.isoformat()
     names = result["issued"]
     shown = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
@@ -161,7 +161,7 @@ def request(
     report(
         {
             "path": str(path),
-            "party": folder_name(participants[0]),
+            "participant": folder_name(participants[0]),
             "fingerprint": asked.fingerprint,
         },
         common,
@@ -203,7 +203,7 @@ def nats_config(
     directory = write_broker_config(pki, out, settings)
     participants = len(directory.participants)
     report(
-        {"path": str(out), "parties": participants, "serial": directory.serial, "port": port},
+        {"path": str(out), "participants": participants, "serial": directory.serial, "port": port},
         common,
         f"{out}: for {participants:,} participants. Start the server: nats-server -c {out}",
     )

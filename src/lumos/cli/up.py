@@ -151,7 +151,7 @@ def _run(
     """Train, and remove the folders that are not kept, however it ends."""
     home = Path(tempfile.mkdtemp(prefix="lumos-up-")) if out is None else out
     private_folder(home)
-    place = home / "parties"
+    place = home / "participants"
     try:
         federation = LocalFederation(
             lay(place), settings, deadline, stay=stay, status=status, account=account
@@ -167,7 +167,7 @@ def _run(
             elif out is not None:  # trees alone are no run
                 write_json(out / "result.json", result, private=True)
             if keep or stay:
-                result["parties"] = str(place)
+                result["participants"] = str(place)
             if common.json:
                 print_json(result)
             else:
@@ -229,7 +229,7 @@ def _prepare(
     layout = lay(out, host)
     broker = f"tls://{host}:{BrokerSettings().port}"
     layout.hand_out_plan(settings, deadline=deadline, broker=broker, stay=stay)
-    result = {"parties": str(out), "devices": layout.devices, "broker": broker}
+    result = {"participants": str(out), "devices": layout.devices, "broker": broker}
     if common.json:
         print_json(result)
         return
@@ -339,8 +339,8 @@ def show_result(result: dict[str, Any]) -> None:
         screen.print(f"largest workload: {result['max_workload']:,} edges")
     if "run" in result:
         screen.print(f"the run: {result['run']} (lumos report {result['run']})")
-    if "parties" in result:
-        screen.print(f"folders of all participants: {result['parties']}")
+    if "participants" in result:
+        screen.print(f"folders of all participants: {result['participants']}")
 
 
 _MAX_ERROR = 0.2

@@ -1,10 +1,10 @@
-"""Local differential privacy: releases of a device's features, or of one symbol such as a label.
+"""Local differential privacy: releases of features, or of one label.
 
 The order of the modules is the order in which features travel: `bounds` scales them by public
 bounds, `one_bit` is the mechanism, the release of all devices of a shard, and the unbiased features
 at the receivers, `wire` writes messages. `multibit` is LPGNN's mechanism, for the baselines, and
 the bases of mechanisms of your own (`ENCODERS`).
-`mechanisms` has those for one symbol of k. `labels` writes a label as one such symbol, and draws it
+`mechanisms` has those for one label of k. `labels` writes a label as one such number, and draws it
 once for life, at several levels of noise.
 """
 

@@ -43,7 +43,7 @@ class LabelForm:
 
     @staticmethod
     def of(mechanism: Mechanism) -> "LabelForm":
-        """Return the form in which a mechanism releases a symbol."""
+        """Return the form in which a mechanism releases a label."""
         if isinstance(mechanism, Digits):
             return LabelForm(mechanism.size, mechanism.places, mechanism.base)
         return LabelForm(mechanism.size, 1, mechanism.size)

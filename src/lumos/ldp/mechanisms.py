@@ -1,11 +1,11 @@
-"""Mechanisms that release one symbol of k under ε-LDP.
+"""Mechanisms that release one label of k under ε-LDP.
 
-    krr     randomized response: the symbol itself, or any other one
-    digits  randomized response on one digit of the symbol's number, at a random place
+    krr     randomized response: the label itself, or any other one
+    digits  randomized response on one digit of the label's number, at a random place
 
-A device releases one symbol once, the same to all receivers, so ε does not grow with their number
+A device releases one label once, the same to all receivers, so ε does not grow with their number
 or their collusion. Random words are whole numbers below 2^32, and probabilities are whole multiples
-of 2^-32, rounded so that the ratio for any two symbols is at most e^ε exactly.
+of 2^-32, rounded so that the ratio for any two labels is at most e^ε exactly.
 """
 
 import math
@@ -24,14 +24,14 @@ AUTO = "auto"
 BETTER = 1.05
 """The multiple of the bits of krr from which `auto` takes digits."""
 LARGEST = 1 << 16
-"""Most symbols: one of them fits two bytes."""
+"""Most labels: one of them fits two bytes."""
 COIN = 1 << 32
 """Number of values of one random word of 32 bits."""
 
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """An ε-LDP mechanism for one of k symbols; a pure function of k, ε and randomness.
+    """An ε-LDP mechanism for one of k labels; a pure function of k, ε and randomness.
 
     In the terms of Wang et al. (2017): a message *supports* some values, the true one with
     probability p and each other one with probability q < p.
@@ -73,11 +73,11 @@ class Mechanism(ABC):
         return number_width(self.alphabet)
 
     @abstractmethod
-    def release(self, symbols: Ints, randomness: Words) -> Bytes:
-        """[devices, width] what leaves. The only method that sees a true symbol.
+    def release(self, labels: Ints, randomness: Words) -> Bytes:
+        """[devices, width] what leaves. The only method that sees a true label.
 
         Args:
-            symbols: [devices] in 0 … k - 1.
+            labels: [devices] in 0 … k - 1.
             randomness: [devices, `randomness`] uniform words, private to each device.
         """
 
@@ -88,11 +88,11 @@ class Mechanism(ABC):
             ProtocolError: `release` could not have written a message.
         """
         if messages.shape[1] != self.width:
-            raise ProtocolError("a released symbol has the wrong length")
+            raise ProtocolError("a released label has the wrong length")
         return one_hot(messages, self.alphabet)
 
     def unbiased(self, support: Doubles) -> Doubles:
-        """[messages, k] indicators whose mean is 1 at the true symbol and 0 elsewhere.
+        """[messages, k] indicators whose mean is 1 at the true label and 0 elsewhere.
 
         (support - q)/(p - q), for what `read` returned.
         """
@@ -100,13 +100,13 @@ class Mechanism(ABC):
         return (support - other) / (truth - other)
 
     def variance(self) -> float:
-        """q(1 - q)/(p - q)²: of one unbiased indicator where the symbol is another one."""
+        """q(1 - q)/(p - q)²: of one unbiased indicator where the label is another one."""
         truth, other = self.truth / COIN, self.other / COIN
         return other * (1 - other) / (truth - other) ** 2
 
     @abstractmethod
     def information(self) -> float:
-        """Mutual information of a message and a uniform symbol, in bits; 0 where p ≤ q."""
+        """Mutual information of a message and a uniform label, in bits; 0 where p ≤ q."""
 
     def parameters(self) -> dict[str, int]:
         """Return further numbers that follow from k and ε, by name, for `lumos budget`."""
@@ -120,7 +120,7 @@ def randomness_of_other(epsilon: float, others: int = 1) -> int:
 
 
 class RandomizedResponse(Mechanism):
-    """The true symbol with p = e^ε/(e^ε + k - 1), each other one with q = 1/(e^ε + k - 1)."""
+    """The true label with p = e^ε/(e^ε + k - 1), each other one with q = 1/(e^ε + k - 1)."""
 
     name = "krr"
 
@@ -131,7 +131,7 @@ class RandomizedResponse(Mechanism):
 
     @property
     def truth(self) -> int:
-        """p · 2^32: all words that no other symbol has."""
+        """p · 2^32: all words that no other label has."""
         return COIN - (self.size - 1) * self.other
 
     @property
@@ -139,37 +139,37 @@ class RandomizedResponse(Mechanism):
         """One word decides."""
         return 1
 
-    def release(self, symbols: Ints, randomness: Words) -> Bytes:
-        """[devices, width] a symbol of each."""
-        return write_numbers(self.randomize(symbols, randomness[:, 0]), self.width)
+    def release(self, labels: Ints, randomness: Words) -> Bytes:
+        """[devices, width] a label of each."""
+        return write_numbers(self.randomize(labels, randomness[:, 0]), self.width)
 
-    def randomize(self, symbols: Ints, randomness: Words) -> Ints:
-        """Return [devices] the symbols that leave, for words [devices]."""
+    def randomize(self, labels: Ints, randomness: Words) -> Ints:
+        """Return [devices] the labels that leave, for words [devices]."""
         step = randomness.astype(np.int64) // self.other  # which of the others, if any
         lies = step < self.size - 1
-        return np.where(lies, (symbols + 1 + step) % self.size, symbols)
+        return np.where(lies, (labels + 1 + step) % self.size, labels)
 
     def information(self) -> float:
-        """log2 k - H(message | symbol)."""
+        """log2 k - H(message | label)."""
         if not self.other < self.truth:
             return 0.0
         return max(0.0, math.log2(self.size) - self.entropy())
 
     def entropy(self) -> float:
-        """H(message | symbol), in bits."""
+        """H(message | label), in bits."""
         truth, other = self.truth / COIN, self.other / COIN
         return -truth * math.log2(truth) - (self.size - 1) * other * math.log2(other)
 
 
 class Digits(Mechanism):
-    """One digit of the symbol in base b, at a place drawn at random, by krr on b digits."""
+    """One digit of the label in base b, at a place drawn at random, by krr on b digits."""
 
     name = "digits"
     values: ClassVar[tuple[str, str]] = ("the true digit", "each other digit")
 
     @cached_property
     def places(self) -> int:
-        """Number of digits of a symbol: the one with which a digit keeps most bits."""
+        """Number of digits of a label: the one with which a digit keeps most bits."""
         most = max(1, math.ceil(math.log2(self.size)))
         return max(range(1, most + 1), key=self._information_with)
 
@@ -203,10 +203,10 @@ class Digits(Mechanism):
         """One word for the place, one for the digit."""
         return 2
 
-    def release(self, symbols: Ints, randomness: Words) -> Bytes:
-        """[devices, width] place · b + digit; the place does not depend on the symbol."""
+    def release(self, labels: Ints, randomness: Words) -> Bytes:
+        """[devices, width] place · b + digit; the place does not depend on the label."""
         place = (randomness[:, 0].astype(np.int64) * self.places) >> 32
-        digit = self.digit.randomize(symbols // self.base**place % self.base, randomness[:, 1])
+        digit = self.digit.randomize(labels // self.base**place % self.base, randomness[:, 1])
         return write_numbers(place * self.base + digit, self.width)
 
     def unbiased(self, support: Doubles) -> Doubles:
@@ -222,11 +222,11 @@ class Digits(Mechanism):
         return self.places * other * (1 - other) / (truth - other) ** 2
 
     def information(self) -> float:
-        """Return the bits that a digit at a random place reveals of a uniform symbol."""
+        """Return the bits that a digit at a random place reveals of a uniform label."""
         return self._information_with(self.places)
 
     def _information_with(self, places: int) -> float:
-        """`information` with that many digits; digits of a uniform symbol need not be uniform."""
+        """`information` with that many digits; digits of a uniform label need not be uniform."""
         base = _base(self.size, places)
         digit = RandomizedResponse(base, self.epsilon)
         truth, other = digit.truth / COIN, digit.other / COIN
@@ -241,7 +241,7 @@ class Digits(Mechanism):
         return total / places
 
     def parameters(self) -> dict[str, int]:
-        """Return the number of digits of a symbol, and their base."""
+        """Return the number of digits of a label, and their base."""
         return {"places": self.places, "base": self.base}
 
 
@@ -264,24 +264,24 @@ def make_mechanism(size: int, epsilon: float, name: str = AUTO) -> Mechanism:
     """Return the mechanism of this name, or the one that keeps more of the signal.
 
     Args:
-        size: k, the number of symbols.
+        size: k, the number of labels.
         epsilon: ε of one release.
         name: a name in `MECHANISMS`, or `auto`: a function of k and ε alone.
 
     Raises:
-        UsageError: there is no such mechanism, or it cannot release one of k symbols with this ε.
+        UsageError: there is no such mechanism, or it cannot release one of k labels with this ε.
     """
     if size < 2:
-        raise UsageError(f"a release needs at least 2 symbols, got {size}")
+        raise UsageError(f"a release needs at least 2 labels, got {size}")
     if size > LARGEST:
-        raise UsageError(f"a release has at most {LARGEST:,} symbols, got {size:,}")
+        raise UsageError(f"a release has at most {LARGEST:,} labels, got {size:,}")
     if not 0 < epsilon < float("inf"):
         raise UsageError(f"`epsilon` must be above 0 and finite, got {epsilon}")
     check_name(name)
     made = _best(size, epsilon) if name == AUTO else MECHANISMS[name](size, epsilon)
     if not made.other < made.truth:
         raise UsageError(
-            f"`epsilon={epsilon:g}` for {size:,} symbols is too little for randomness of 32 bits"
+            f"`epsilon={epsilon:g}` for {size:,} labels is too little for randomness of 32 bits"
         )
     return made
 
@@ -316,7 +316,7 @@ def read_numbers(messages: Bytes, limit: int) -> Ints:
     for place in range(messages.shape[1]):
         numbers |= messages[:, place].astype(np.int64) << (8 * place)
     if len(numbers) and numbers.max() >= limit:
-        raise ProtocolError("a released symbol is out of range")
+        raise ProtocolError("a released label is out of range")
     return numbers
 
 

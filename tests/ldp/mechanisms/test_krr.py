@@ -51,7 +51,7 @@ def test_every_coin_of_randomized_response_is_counted(size: int, epsilon: float)
     off = ~np.eye(size, dtype=bool)
     assert set(table[off]) == {symbols.other}
     assert set(table.diagonal()) == {symbols.truth}
-    # Columns: for every message, any two true symbols.
+    # Columns: for every message, any two true labels.
     for column in table.T:
         assert at_most(max(column), min(column), epsilon)
 

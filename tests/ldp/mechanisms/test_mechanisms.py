@@ -87,7 +87,7 @@ def test_where_nothing_can_be_told_it_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [1, 0, -3])
 def test_one_symbol_says_nothing_and_is_refused(size: int) -> None:
-    with pytest.raises(UsageError, match=f"at least 2 symbols, got {size}"):
+    with pytest.raises(UsageError, match=f"at least 2 labels, got {size}"):
         make_mechanism(size, 1.0)
 
 
