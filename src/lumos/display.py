@@ -23,12 +23,7 @@ DISPLAYS: Registry[Any] = Registry(
     "display",
     {
         "run": "lumos.report.display:show_run",
-        "balanced": "lumos.report.display:show_balanced",
-        "measured": "lumos.report.display:show_measured",
         "audit": "lumos.report.display:show_audit",
-        "ledger": "lumos.report.display:show_ledger",
-        "links": "lumos.report.display:show_links",
-        "graph": "lumos.report.display:show_graph",
     },
 )
 """By kind of result: a function `(result) -> HTML` of a fragment that is complete in itself."""

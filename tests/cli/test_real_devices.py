@@ -10,7 +10,7 @@ from tests.deploy.processes import laid_out
 
 from lumos.cli.common import Common
 from lumos.cli.main import run
-from lumos.cli.up import _how_to_ask, _laid_out, show_result
+from lumos.cli.up import how_to_ask, read_and_lay_out, show_result
 from lumos.deploy.local_federation import FederationLayout
 from lumos.deploy.plan import ParticipantFolder
 from lumos.graph.parts.manifest import read_manifest
@@ -135,7 +135,9 @@ def test_how_features_are_stored_tells_nothing_of_them(tmp_path: Path, ones: int
     x = np.zeros((4, 1 << 18), np.float32)
     x[:, :ones] = 1
     np.savez(tmp_path / "graph.npz", edges=[[0, 1], [1, 2], [2, 3]], x=x, y=[0, 1, 0, 1])
-    laid = partial(_laid_out, str(tmp_path / "graph.npz"), reading={}, split=None, common=Common())
+    laid = partial(
+        read_and_lay_out, str(tmp_path / "graph.npz"), reading={}, split=None, common=Common()
+    )
     place = tmp_path / "participants"
     layout = laid(settings={"randomness": "system"}, place=place)
     assert read_manifest(layout.operator).graph.sparse
@@ -171,4 +173,4 @@ def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
     show_result({**result, "estimates": {**estimates, "selected_accuracy_error": 1.3}})
     assert "no estimate" in (said := capsys.readouterr().out)
     assert "standard error 130 points" in said
-    assert "--with 0" in _how_to_ask(Path("here"), "link", 20)
+    assert "--with 0" in how_to_ask(Path("here"), "link", 20)

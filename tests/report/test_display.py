@@ -128,35 +128,13 @@ def test_no_private_value_is_shown(runs: dict[str, Path]) -> None:
     assert other._repr_html_() == run._repr_html_()
 
 
-def test_graphs() -> None:
-    graph = lumos.load("demo:60")
-    assert dict(cells(shown(graph))) == {
-        "": "number",
-        "devices": "60",
-        "edges": f"{graph.edges:,}",
-        "features": "600",
-        "classes": "6",
-        "labelled devices": "60",
-    }
-    assert "Classes: art, food, music, science, sport, travel" in shown(graph).text()
-    unnamed = lumos.Graph.from_edges([[0, 1], [1, 2]], labels=[0, 1, -1], classes=("a", EVIL))
-    text = shown(unnamed).text()
-    assert "a graph in memory" in text
-    assert EVIL in text
-    assert dict(cells(shown(unnamed)))["labelled devices"] == "2"
-
-
 def test_balanced_trees() -> None:
     trees = lumos.balance("demo:60", lumos.TreeSettings(balancer="greedy", compare="ideal"))
     text = repr(trees)
     assert len(text.splitlines()) == 1
     assert f"largest workload {trees.max_workload:,}" in text
     assert f"{trees.ledger.comparisons:,} comparisons (ideal)" in text
-    rows = cells(shown(trees))
-    assert [row[1] for row in rows[1:]] == [str(trees.graph.degrees.max()), str(trees.max_workload)]
     assert len(repr(trees.ledger).splitlines()) == 1
-    ledger = cells(shown(trees.ledger))
-    assert {row[0] for row in ledger[1:]} == set(trees.ledger.topics)
     table = trees.frame()
     assert list(table.columns) == ["device", "degree", "workload"]
     assert table["workload"].tolist() == trees.workload.tolist()
@@ -168,8 +146,6 @@ def test_baselines() -> None:
     measured = lumos.baseline("demo:60", system="own", epochs=2)
     assert f"test_accuracy {measured.metrics['test_accuracy']:.4f}" in repr(measured)
     assert len(repr(measured).splitlines()) == 1
-    text = shown(measured).text()
-    assert all(note in text for note in measured.notes)
 
 
 def test_audits(audit: AuditReport) -> None:
@@ -186,9 +162,8 @@ def test_predictions_about_pairs() -> None:
     links = LinkPredictions(
         probability=np.array([0.125, 0.25]), answered=np.array([True, False]), ledger=None
     )
-    for text in (repr(links), shown(links).text()):
-        assert "0.125" not in text  # one pair's
-        assert "0.25" not in text
+    assert "0.125" not in repr(links)  # one pair's
+    assert "0.25" not in repr(links)
     assert "2 pairs, 1 answered" in repr(links)
 
 

@@ -13,7 +13,7 @@ import torch
 from lumos.baselines.network import Network
 from lumos.baselines.systems import BASELINES, BaselineSettings, Received, ServerProblem, asked
 from lumos.device.randomness import PublicRandomness
-from lumos.display import DISPLAYS, ProgressOption, displayed
+from lumos.display import ProgressOption, displayed
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.graph.io import take_reading
@@ -56,11 +56,6 @@ class Measured:
             f"Measured({self.settings.system} on {name}, {self.settings.task}, seed {self.seed}: "
             f"{scores})"
         )
-
-    def _repr_html_(self) -> str:
-        """Return scores, and what the server learns, for notebooks."""
-        shown: str = DISPLAYS["measured"](self)
-        return shown
 
     def summary(self) -> dict[str, Any]:
         """Return everything that `lumos baseline --json` prints."""

@@ -126,7 +126,7 @@ def up(
     refuse_settings(settings, deadline=deadline)
     if out is not None:
         refuse_taken(out)
-    lay = partial(_laid_out, graph, settings, given(reading), split, common)
+    lay = partial(read_and_lay_out, graph, settings, given(reading), split, common)
     if prepare is not None:
         if account is not None:
             raise UsageError("`account` is for the devices: give it to lumos device")
@@ -173,7 +173,7 @@ def _run(
             else:
                 show_result(result)
             if stay:
-                say(_how_to_ask(place, task, result["devices"]))
+                say(how_to_ask(place, task, result["devices"]))
             while stay and federation.devices_run():
                 time.sleep(_POLL)
     finally:
@@ -183,7 +183,7 @@ def _run(
             home.rmdir()
 
 
-def _how_to_ask(place: Path, task: str, devices: int) -> str:
+def how_to_ask(place: Path, task: str, devices: int) -> str:
     """Return how to ask devices that stay, and how to end them."""
     last = devices - 1
     question = f"lumos predict {place}/device-{last}" + " --with 0" * (task == "link")
@@ -193,7 +193,7 @@ def _how_to_ask(place: Path, task: str, devices: int) -> str:
     )
 
 
-def _laid_out(
+def read_and_lay_out(
     graph: str,
     settings: dict[str, Any],
     reading: dict[str, Any],

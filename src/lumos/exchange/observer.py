@@ -16,7 +16,7 @@ import numpy as np
 
 from lumos.crypto.groups import NO_GROUP
 from lumos.device.shard import COORDINATOR
-from lumos.display import DISPLAYS, frame_of_rows
+from lumos.display import frame_of_rows
 from lumos.errors import UsageError
 from lumos.exchange.counts import ANSWER_BITS, Booking
 from lumos.exchange.ledger import Ledger
@@ -263,11 +263,6 @@ class LedgerReport:
             f"LedgerReport({self.messages:,} messages, {self.bytes:,} bytes, {self.rounds:,} "
             f"rounds, {len(self.topics)} topics through {', '.join(doors) or 'no door'})"
         )
-
-    def _repr_html_(self) -> str:
-        """For notebooks: every topic."""
-        shown: str = DISPLAYS["ledger"](self)
-        return shown
 
     def frame(self) -> "pandas.DataFrame":
         """Topics as a pandas frame: `topic`, `door`, `messages`, `bytes`, `ideal`, `learns`."""

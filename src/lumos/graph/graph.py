@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import (
     Ids,
@@ -302,11 +301,6 @@ class Graph:
         parts.append(f"{self.feature_count:,} features" if self.feature_count else "no features")
         parts.append(f"{self.class_count} classes" if self.class_count else "no labels")
         return f"Graph({self.name + ': ' if self.name else ''}{', '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: what is known of the graph as a whole."""
-        shown: str = DISPLAYS["graph"](self)
-        return shown
 
     def _check_structure(self) -> None:
         """Refuse arrays that are not the neighbour lists of a simple undirected graph."""

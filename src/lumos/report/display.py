@@ -5,23 +5,17 @@ they leave white is transparent.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from markupsafe import Markup, escape
 
 from lumos.audit.table import AuditReport
-from lumos.exchange.observer import LedgerReport
-from lumos.graph import Graph
-from lumos.report.charts import cdf
 from lumos.report.run_scores import curve
 from lumos.runs.run import Run
 from lumos.runs.text import guarantee_text, headline, score_table
-from lumos.trees.balance import Balanced
-from lumos.typing import Ints
 
 if TYPE_CHECKING:
-    from lumos.runs.predict import LinkPredictions
+    pass
 
 _STYLE = """
 .lumos { max-width: 60rem; line-height: 1.45; --ink: currentColor; --soft: currentColor;
@@ -37,8 +31,6 @@ _STYLE = """
 .lumos .soft { opacity: .8; font-size: .92em; }
 .lumos svg { display: block; width: 100%; max-width: 31rem; height: auto; }
 """
-_MAX_CLASSES = 20
-"""Names of classes that are shown."""
 
 Cell = str | int | float | None
 
@@ -125,64 +117,6 @@ def show_run(run: Run) -> str:
     return fragment(*parts)
 
 
-def show_graph(graph: Graph) -> str:
-    """Return a graph in numbers."""
-    labelled = 0 if graph.labels is None else int((graph.labels >= 0).sum())
-    names = ", ".join(graph.classes[:_MAX_CLASSES]) + ", …" * (len(graph.classes) > _MAX_CLASSES)
-    rows: list[tuple[str, str | int]] = [
-        ("devices", graph.devices),
-        ("edges", graph.edges),
-        ("features", graph.feature_count or "none"),
-        ("classes", graph.class_count or "no labels"),
-        ("labelled devices", labelled),
-    ]
-    about = [f"Classes: {names}"] if names else []
-    name = graph.name.strip() or "a graph in memory"
-    facts = table(["", "number"], rows)
-    return fragment(title("Graph", name), facts, listed([*about, *graph.notes]))
-
-
-def show_balanced(trees: Balanced) -> str:
-    """Return balanced trees: workloads, and what they cost."""
-    degrees = trees.graph.degrees
-    rows: list[list[Cell]] = [
-        [name, int(load.max(initial=0)), float(load.mean()), _percentile(load, 99)]
-        for name, load in (("every neighbour kept", degrees), ("balanced", trees.workload))
-    ]
-    columns = ["workload", "largest", "mean", "99 % have at most"]
-    figure = cdf(
-        {"every neighbour kept": degrees, f"after {trees.settings.balancer}": trees.workload},
-        title="Workload of the devices",
-        x_title="workload: branches of a tree",
-    )
-    cost = (
-        f"{trees.ledger.comparisons:,} comparisons ({trees.compare}), {trees.ledger.messages:,} "
-        f"messages, {trees.seconds:.2f} s. The observer of the simulation counted."
-    )
-    name = trees.graph.name.strip() or "a graph in memory"
-    head = title("Balanced", f"{name}, by {trees.settings.balancer}")
-    return fragment(head, table(columns, rows), drawing(figure, cost))
-
-
-def _percentile(load: Ints, percent: int) -> int:
-    return int(np.percentile(load, percent, method="inverted_cdf")) if len(load) else 0
-
-
-def show_measured(measured: Any) -> str:
-    """Return a baseline (`lumos.baselines.measure.Measured`, which no report may import)."""
-    name = measured.graph.name.strip() or "a graph in memory"
-    rows = [
-        [score.replace("_", " "), f"{value:.4f}"]
-        for score, value in measured.metrics.items()
-        if isinstance(value, int | float)
-    ]
-    settings = measured.settings
-    head = f"{settings.system} on {name}, {settings.task}, seed {measured.seed}"
-    return fragment(
-        title("Baseline", head), table(["score", "value"], rows), listed(measured.notes)
-    )
-
-
 def show_audit(report: AuditReport) -> str:
     """Return an audit."""
     rows = [
@@ -198,25 +132,3 @@ def show_audit(report: AuditReport) -> str:
     )
     head = title("Audit", f"of {name}, profile {report.profile}, seed {report.seed}")
     return fragment(head, paragraph(words), table(columns, rows))
-
-
-def show_ledger(ledger: LedgerReport) -> str:
-    """Return a ledger."""
-    rows: list[list[Cell]] = [
-        [name, line.door, line.messages, line.bytes, line.learns]
-        for name, line in ledger.topics.items()
-    ]
-    columns = ["topic", "door", "messages", "bytes", "who learns what"]
-    words = f"{ledger.messages:,} messages, {ledger.bytes:,} bytes, {ledger.rounds:,} rounds"
-    return fragment(title("Ledger", words), table(columns, rows))
-
-
-def show_links(links: "LinkPredictions") -> str:
-    """Return predictions about pairs: how many, never which."""
-    rows: list[tuple[str, str | int]] = [
-        ("pairs", len(links.probability)),
-        ("answered by the second device", int(links.answered.sum())),
-    ]
-    if len(links.probability):
-        rows.append(("mean probability of an edge", f"{links.probability.mean():.3f}"))
-    return fragment(title("Predictions", "about pairs"), table(["", "number"], rows))

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, issparse, vstack
 
-from lumos.display import DISPLAYS
 from lumos.errors import InputError, UsageError
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
@@ -53,11 +52,6 @@ class LinkPredictions:
             f"LinkPredictions({len(self.probability):,} pairs, {int(self.answered.sum()):,} "
             "answered by the second device)"
         )
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        shown: str = DISPLAYS["links"](self)
-        return shown
 
 
 class AskOptions(TypedDict, total=False):

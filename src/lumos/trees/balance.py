@@ -14,7 +14,7 @@ import numpy as np
 from lumos.crypto.groups import Group, choose_group
 from lumos.device.randomness import PublicRandomness, RandomnessSource
 from lumos.device.shard import Shard, shard_of, spread
-from lumos.display import DISPLAYS, ProgressOption, displayed, frame
+from lumos.display import ProgressOption, displayed, frame
 from lumos.errors import ProtocolError, one_of
 from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.observer import LedgerReport, Observer
@@ -76,11 +76,6 @@ class Balanced:
             f"largest degree {int(self.graph.degrees.max(initial=0)):,}, "
             f"{self.ledger.comparisons:,} comparisons ({self.compare}), {self.seconds:.2f} s)"
         )
-
-    def _repr_html_(self) -> str:
-        """For notebooks: workloads before and after."""
-        shown: str = DISPLAYS["balanced"](self)
-        return shown
 
     def frame(self) -> "pandas.DataFrame":
         """Devices as a pandas frame: `device` (original id), `degree`, `workload`."""
