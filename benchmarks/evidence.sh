@@ -20,8 +20,8 @@ PY
 }
 
 for graph in facebook lastfm twitch-ENGB; do
-    run "$graph-greedy" "$graph" --balancer greedy --compare ideal --plot "$out/$graph-greedy.png"
-    run "$graph-optimal" "$graph" --balancer optimal --plot "$out/$graph-optimal.png"
+    run "$graph-greedy" "$graph" --balancer greedy --compare ideal
+    run "$graph-optimal" "$graph" --balancer optimal
 done
 run facebook-mcmc-1000 facebook --balancer mcmc --iterations 1000 --compare ideal
 run facebook-mcmc-50000 facebook --balancer mcmc --iterations 50000 --compare ideal

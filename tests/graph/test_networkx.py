@@ -33,7 +33,6 @@ def test_nodes_keep_their_order_names_features_and_labels() -> None:
     graph = Graph.from_networkx(original)
     assert graph.name == "club"
     assert graph.ids == ("z", "a", "('t', 1)")
-    assert graph.index_of(("t", 1)) == 2  # type: ignore[arg-type]
     assert np.array_equal(graph.features, [[1, 0], [0, 2], [3, 3]])  # type: ignore[arg-type]
     assert graph.classes == ("blue", "red")
     assert graph.labels is not None
@@ -44,7 +43,6 @@ def test_nodes_keep_their_order_names_features_and_labels() -> None:
 def test_integer_nodes_stay_integers() -> None:
     graph = Graph.from_networkx(networkx.Graph([(40, 7), (7, 9)]))
     assert graph.ids.tolist() == [40, 7, 9]  # type: ignore[union-attr]
-    assert graph.index_of(9) == 2
 
 
 def test_parallel_edges_are_duplicates() -> None:

@@ -64,10 +64,11 @@ def test_twitch_labels_are_joined_on_new_id() -> None:
     need("twitch-ENGB")
     graph = load("twitch-ENGB", data_dir=DATA)
     rows = (DATA / "twitch/ENGB/musae_ENGB_target.csv").read_text().splitlines()[1:]
+    ids = list(graph.ids)
     for row in rows[:200]:
         _, _, mature, _, _, new_id = row.split(",")
         assert graph.labels is not None
-        assert graph.classes[graph.labels[graph.index_of(int(new_id))]] == mature
+        assert graph.classes[graph.labels[ids.index(int(new_id))]] == mature
 
 
 def test_the_structure_of_facebook_needs_little_memory() -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,14 +22,12 @@ from lumos.report.charts import (
     WRONG,
     bars,
     cdf,
-    check_plot,
     confusion,
     dots,
     format_tick,
     is_wide,
     lines,
     moderate,
-    save_cdf,
     shares,
     short_count,
     tree,
@@ -258,23 +255,6 @@ def test_trees_in_words(virtual: bool) -> None:
 )
 def test_a_moderate_tree(workload: list[int], expected: tuple[int, int]) -> None:
     assert moderate(np.array(workload)) == expected
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_a_picture_is_written(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / "new folder" / f"workloads.{ending}"
-    check_plot(path)
-    before, after = np.array([0, 3, 3, 9, 1]), np.array([0, 2, 2, 3, 1])
-    save_cdf(path, {"before": before, "after": after}, "five devices", {"least possible: 3": 3})
-    assert path.stat().st_size > 1000
-
-
-def test_pictures_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"must end in \.png, \.svg, \.pdf"):
-        check_plot(tmp_path / "workloads.doc")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be written"):
-        check_plot(tmp_path / "file" / "workloads.png")
 
 
 def test_matplotlib_is_imported_by_the_first_chart() -> None:

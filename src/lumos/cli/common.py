@@ -114,7 +114,6 @@ OPTIONS: Mapping[str, Placed] = {
     "ranks": Placed(RUN, "processes of this run, one shard each"),
     "max_restarts": Placed(RUN),
     "rank_timeout": Placed(RUN),
-    "plot": Placed(RUN, "file for a picture of the workloads"),
     "id": Placed(TASK, "only this device; may be repeated"),
     "pairs": Placed(TASK, "links: a file with two ids on each line"),
     "candidates": Placed(TASK, "links: a file with ids; --id asks each of them"),

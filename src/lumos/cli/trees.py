@@ -1,6 +1,5 @@
 """`lumos trees`: assign every edge to one of its two devices, and show the cost."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from lumos.errors import UsageError
 from lumos.graph import Graph, load
 from lumos.graph.io import NOT_ASKED
 from lumos.machine import peak_rss_mb
-from lumos.report.charts import check_plot, save_cdf
 from lumos.trees.balance import Balanced, balance, expected_comparisons, expected_seconds
 from lumos.trees.balancers import TreeSettings
 
@@ -38,7 +36,6 @@ def trees(
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
     randomness: Annotated[RandomnessSource, placed("randomness")] = "seeded",
-    plot: Annotated[Path | None, placed("plot")] = None,
     common: Common = COMMON,
 ) -> None:
     """Balance the trees of a federation: assign every edge to one of its two devices.
@@ -49,12 +46,8 @@ def trees(
         demo, demo:60, facebook, lastfm, twitch-ENGB, …, or a path.
     randomness
         Device secrets from the run seed (a run can be repeated) or from the operating system.
-    plot
-        File for a picture of the workloads (.png, .svg or .pdf).
     """
     settings = _asked(given(options))
-    if plot is not None:
-        check_plot(plot)
     loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))
     announce(loaded, settings, randomness)
     balanced = balance(
@@ -66,19 +59,6 @@ def trees(
         progress=True,
     )
     result = summary(balanced, common)
-    if plot is not None:
-        before, after = loaded.degrees, balanced.workload
-        name = f"{settings.balancer}, comparisons {balanced.compare}"
-        save_cdf(
-            plot,
-            {
-                f"without trimming: largest {before.max(initial=0):,}": before,
-                f"{name}: largest {after.max(initial=0):,}": after,
-            },
-            f"{result['graph']}: {loaded.devices:,} devices, {loaded.edges:,} edges",
-            {f"least possible: {result['lower_bound']}": result["lower_bound"]},
-        )
-        result["plot"] = str(plot)
     if common.json:
         print_json(result)
     else:

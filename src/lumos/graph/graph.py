@@ -19,7 +19,6 @@ from lumos.graph.arrays import (
     refuse_long,
     refuse_width,
     same_devices,
-    shown,
     stored_features,
 )
 from lumos.graph.features import BOUNDS_NOTE, bounded, checked_bounds
@@ -279,22 +278,6 @@ class Graph:
         owner = np.repeat(np.arange(self.devices, dtype=np.int64), self.degrees)
         once = owner < self.neighbours
         return np.stack([owner[once], self.neighbours[once]], axis=1)
-
-    def index_of(self, original_id: int | str) -> int:
-        """Index of the device that the source calls `original_id`."""
-        if isinstance(self.ids, tuple):
-            index = self._number.get(str(original_id))
-        else:
-            # An id of another type than the graph's equals none of them.
-            places = np.flatnonzero(self.ids == original_id)
-            index = int(places[0]) if len(places) else None
-        if index is None:
-            raise InputError(f"{shown(original_id)} is not the id of any device of {self!r}")
-        return index
-
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {str(name): index for index, name in enumerate(self.ids)}
 
     def __repr__(self) -> str:
         parts = [f"{self.devices:,} devices", f"{self.edges:,} edges"]

@@ -10,14 +10,12 @@ import functools
 import hashlib
 import io
 import math
-import os
 import re
 import textwrap
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -93,7 +91,6 @@ _FAINT, _DEEP = 0.08, 0.7
 """Opacity of a cell with a share of 0 and of 1: words have a contrast of 4.5 on both."""
 _PREFERRED = 5
 """Most branches of the tree that is drawn, where a device has no more."""
-_ENDINGS = (".png", ".svg", ".pdf")
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -404,54 +401,14 @@ def cdf(
         title: above the drawing; y_title stands below it, x_title at the bottom.
         marks: by name, numbers that a dashed vertical line marks, as "paper: largest 39".
     """
-    figure, curves = _distribution(series, title, x_title, y_title, marks or {})
-    about = " ".join(
-        f"{name}: half of {len(values):,} have at most "
-        f"{format_tick(values[(len(values) - 1) // 2])}, the largest is {format_tick(values[-1])}."
-        for name, values in curves.items()
-    )
-    return _svg(figure, title or "Distribution", about)
-
-
-@_styled
-def save_cdf(
-    path: Path, series: Mapping[str, Ints], title: str, marks: Mapping[str, float]
-) -> None:
-    """Write a distribution of workloads to a file; its ending decides the format."""
-    x_title, y_title = "workload: neighbours kept in a device's tree", "share of devices"
-    figure, _ = _distribution(series, title, x_title, y_title, marks)
-    figure.patch.set_visible(True)
-    figure.savefig(path, dpi=150, facecolor=PAPER)
-
-
-def check_plot(path: Path) -> None:
-    """Refuse a path that no picture can be written to, before anything long is run."""
-    if path.suffix not in _ENDINGS:
-        raise UsageError(f"`plot` {path}: the name must end in {', '.join(_ENDINGS)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"`plot` {path}: cannot be written ({error.strerror})") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"`plot` {path}: cannot be written")
-
-
-def _distribution(
-    series: Mapping[str, Sequence[float] | npt.NDArray[np.generic]],
-    title: str,
-    x_title: str,
-    y_title: str,
-    marks: Mapping[str, float],
-) -> tuple["Figure", dict[str, Doubles]]:
-    """Return the drawing and, by name, the sorted values of each series that has any."""
     values = {name: np.sort(np.asarray(of_name, float)) for name, of_name in series.items()}
     curves = {name: ordered for name, ordered in values.items() if len(ordered)}
     legend = {name: _line(number) for number, name in enumerate(curves)}
-    references = dict(zip(marks, cycle(_REFERENCES), strict=False))
+    references = dict(zip(marks or {}, cycle(_REFERENCES), strict=False))
     figure, axes = _canvas(title, y_title, legend | references, HEIGHT + 40)
     for name, style in references.items():
-        axes.axvline(marks[name], **style)
-    most = 1.15 * max([1.0, *marks.values(), *(ordered[-1] for ordered in curves.values())])
+        axes.axvline((marks or {})[name], **style)
+    most = 1.15 * max([1.0, *(marks or {}).values(), *(ordered[-1] for ordered in curves.values())])
     axes.set_xscale("function", functions=(np.log1p, np.expm1))
     axes.set_xlim(0, most)
     ticks = [0.0]
@@ -467,7 +424,12 @@ def _distribution(
         steps, share = shares(ordered)
         style = _line(number) | {"drawstyle": "steps-post", "clip_on": False}
         axes.plot([steps[0], *steps], [0, *share], **style, markevery=[-1])
-    return figure, curves
+    about = " ".join(
+        f"{name}: half of {len(values):,} have at most "
+        f"{format_tick(values[(len(values) - 1) // 2])}, the largest is {format_tick(values[-1])}."
+        for name, values in curves.items()
+    )
+    return _svg(figure, title or "Distribution", about)
 
 
 def shares(values: Doubles) -> tuple[Doubles, Doubles]:
