@@ -173,4 +173,4 @@ for task, runs in {
     table.add_row(" local model", score(runs[1], "own"), "", "", "no message to neighbours")
 console.print(table)
 seconds = time.perf_counter() - start
-console.print(f"This took {seconds:.0f} s. Next: lumos train {asked.graph} --verbose")
+console.print(f"This took {seconds:.0f} s. Next: lumos train {asked.graph} --out runs/demo")

@@ -26,10 +26,10 @@ def graph(tmp_path: Path) -> str:
     "arguments",
     [
         ["train", "GRAPH", "--profile", "paper", "--balancer", "none", "--epochs", "1"],
-        ["train", "GRAPH", "--verbose"],
-        ["trees", "GRAPH", "--verbose"],
-        ["baseline", "own", "GRAPH", "--epochs", "1", "--verbose"],
-        ["audit", "GRAPH", "--attack", "randomized-labels", "--task", "classify", "--verbose"],
+        ["train", "GRAPH"],
+        ["trees", "GRAPH"],
+        ["baseline", "own", "GRAPH", "--epochs", "1"],
+        ["audit", "GRAPH", "--attack", "randomized-labels", "--task", "classify"],
         ["data", "check", "GRAPH"],
     ],
 )
@@ -41,8 +41,6 @@ def test_a_graph(capsys: pytest.CaptureFixture[str], graph: str, arguments: list
 def test_the_embedded_graph(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["trees", "demo:100"]) == 0
     assert "On demo:100, the busiest" in capsys.readouterr().out
-    assert run(["trees", "demo:100", "--verbose"]) == 0
-    assert "💯" not in capsys.readouterr().out
 
 
 def test_classes_and_folders(

@@ -203,41 +203,16 @@ def test_one_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Advice: --control shows what messages contribute" in capsys.readouterr().out
 
 
-def test_everything_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", *QUICK, "--control", "--verbose"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    plain = " ".join(out.split())
-    for words in (
-        "demo:60: 60 devices, 204 edges · classify · profile paper · gcn · ε = 2",
-        "comparisons ideal",
-        "updates ideal",
-        "randomness seeded",
-        "differs from the paper: weights are those of the best validation score",
-        "What was exposed, and to whom:",
-        "This run used the door `open`",
-        "this ε protects little here",
-        "per receiver",
-        "MB peak",
-    ):
-        assert words in plain
-    assert re.search(r"train/leaf +open +[\d,]+ +[\d,]+", out)
-
-
 def test_the_table_of_links(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf", "--verbose"]) == 0
+    assert run(["train", *ALONE, "--task", "link", "--epsilon", "inf"]) == 0
     out = capsys.readouterr().out
     assert re.match(r"Test ROC-AUC on demo:60: 0\.\d{3} \(\d+ edges\)", out)
     assert "ROC-AUC (observer)" in out
     assert re.search(r"this run +[01]\.\d{4} +[01]\.\d{4}", out)
-    assert "no noise (ε = inf)" in out
-    plain = " ".join(out.split())
-    assert "Features went to neighbours as they are (ε = inf)." in plain
-    assert "went to non-neighbours" in plain
 
 
 def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", *STRICT, "--verbose"]) == 0
+    assert run(["train", *STRICT]) == 0
     out = capsys.readouterr().out
     for line in (
         r"Label +ε = 3 \(label replaced\): two equally likely labels are told apart in at most "
@@ -248,19 +223,6 @@ def test_strict_prints_its_guarantees(capsys: pytest.CaptureFixture[str]) -> Non
     ):
         assert re.search(f"^{line}", out, re.MULTILINE)
     assert "the guarantee needs --aggregate secure and --randomness system" in out
-    assert "profile strict" in out
-    assert "What is guaranteed" in out
-    for words in (
-        "label replaced",
-        "features replaced",
-        "contribution to the sums zeroed",
-        "edge added or removed",
-        "degree",
-    ):
-        assert re.search(rf"^ {words}$", out, re.MULTILINE)
-    for words in ("training devices", "validation devices", "other devices"):
-        assert words in out
-    assert "Nothing left a device through the door `open`." in out
     assert not re.search(r" open +[\d,]+ +[\d,]+$", out, re.MULTILINE)
 
 

@@ -54,8 +54,8 @@ def test_enough_labels_warn_of_nothing() -> None:
 def test_the_command_line_prints_no_warning_of_python(capsys: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert command(["train", "demo:60", "--verbose"]) == 0
-    assert "warning: " in capsys.readouterr().out
+        assert command(["train", "demo:60"]) == 0
+    assert "Advice: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("score", "warned"), [(0.4, True), (0.5, True), (0.51, False)])

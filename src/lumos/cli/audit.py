@@ -1,11 +1,9 @@
 """`lumos audit`: attack a graph or a run, and set what was found beside what is claimed."""
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +17,7 @@ from lumos.storage import write_json
 from lumos.training.config import TRAIN_OPTIONS
 
 if TYPE_CHECKING:
-    from lumos.audit import AuditReport, AuditRow
+    from lumos.audit import AuditReport
 
     Options = Any
 else:
@@ -79,45 +77,30 @@ def audit(
     if common.json:
         print_json(report.to_json())
     else:
-        show(report, out, verbose=common.verbose)
+        show(report, out)
     if report.exceeded:
         names = ", ".join(sorted({row.attack for row in report.exceeded}))
         many = len(report.exceeded)
         raise GuaranteeExceeded(f"{many} of {len(report.rows)} rows exceed their bound ({names})")
 
 
-def show(report: "AuditReport", out: Path | None, *, verbose: bool) -> None:
-    """Print the answer and a table of all rows; with `verbose`, where each bound comes from too."""
+def show(report: "AuditReport", out: Path | None) -> None:
+    """Print the answer and a table of all rows."""
     screen = console()
     if not screen.is_terminal:
         screen.width = max(screen.width, 100)  # a pipe has no width, and the table needs some
     paragraph(screen, _answer(report))
     if report.claimed:
         paragraph(screen, report.power)
-    if verbose:
-        settings = ", ".join(f"{name}={value}" for name, value in report.settings.items())
-        parts = [f"{report.devices:,} devices", f"profile {report.profile}", settings]
-        _print(screen, " · ".join(part for part in (*parts, f"seed {report.seed}") if part), 0)
-        _print(
-            screen,
-            "Attackers see what the protocol gives them in a recorded run. Figures are what these "
-            "attacks found; others may find more.",
-            0,
-        )
     screen.print()
     screen.print(_table(report))
     screen.print()
-    if verbose:
-        for row in report.rows:
-            _print(screen, f"{row.about}: {_sources(report, row)}", 0)
-        for note in report.notes():
-            _print(screen, note, 0)
     for row in report.exceeded:
         screen.print(f"EXCEEDED: {row.attack}, {row.adversary}, {row.about}")
     if out is not None:
         screen.print(f"audit: {out}")
-    elif not verbose:
-        screen.print("(--verbose prints what each bound is, and notes)")
+    else:
+        screen.print("(--json has what each bound is, and notes)")
 
 
 def _table(report: "AuditReport") -> Table:
@@ -147,22 +130,3 @@ def _answer(report: "AuditReport") -> str:
         f"measurements, {len(report.claimed)} of them against a bound that is claimed: {verdict} "
         f"(99.9 % confidence for all together, {sum(report.seconds.values()):.0f} s)."
     )
-
-
-def _sources(report: "AuditReport", row: "AuditRow") -> str:
-    """Return what the row is compared with: the number without messages, the claim."""
-    _, _, without, claimed = report.figures(row)
-    parts = []
-    if row.chance is not None:
-        parts.append(f"without messages {without} ({row.chance_is}), {report.advantage(row)}")
-    if row.bound is not None:
-        parts.append(f"claimed {claimed} ({row.bound_is})")
-    return " · ".join([*parts, report.verdict(row)])
-
-
-def _print(screen: Console, text: str, indent: int) -> None:
-    """Print an indented paragraph without markup."""
-    space = " " * indent
-    width = min(screen.width, 120)
-    lines = textwrap.wrap(text, width, initial_indent=space, subsequent_indent=space + "  ")
-    screen.print("\n".join(lines))

@@ -150,7 +150,6 @@ OPTIONS: Mapping[str, Placed] = {
     "shards": Placed(COMMON_GROUP, "shards of the simulation; the result is the same"),
     "data_dir": Placed(COMMON_GROUP, "folder of the graphs (also LUMOS_DATA)"),
     "json": Placed(COMMON_GROUP, "print one JSON object instead"),
-    "verbose": Placed(COMMON_GROUP, "print everything that is known"),
 }
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -265,8 +264,6 @@ class Common:
     """Folder of the graphs (also LUMOS_DATA)."""
     json: Annotated[bool, placed("json", negative="", show_default=False)] = False
     """Print one JSON object on standard output, and nothing else there."""
-    verbose: Annotated[bool, placed("verbose", negative="", show_default=False)] = False
-    """Print everything that is known, not the answer alone."""
 
     def refuse(self, *names: str, because: str) -> None:
         """Refuse common options that have no effect here.

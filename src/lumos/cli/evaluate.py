@@ -87,11 +87,11 @@ def baseline(
     if common.json:
         print_json(measured.summary())
     else:
-        show_baseline(measured, verbose=common.verbose)
+        show_baseline(measured)
 
 
-def show_baseline(measured: "Measured", *, verbose: bool) -> None:
-    """Print the answer, the scores and what the server received; cost and settings if verbose."""
+def show_baseline(measured: "Measured") -> None:
+    """Print the answer, the scores and what the server received."""
     screen, summary = console(), measured.summary()
     classify, name = summary["task"] == "classify", summary["graph"] or "this graph"
     score = 100 * measured.metrics["test_accuracy" if classify else "test_auc"]
@@ -108,21 +108,6 @@ def show_baseline(measured: "Measured", *, verbose: bool) -> None:
     screen.print()
     paragraph(screen, " ".join(measured.notes))
     paragraph(screen, f"Split: {measured.split}.")
-    if verbose:
-        _show_details(measured, summary)
-
-
-def _show_details(measured: "Measured", summary: dict[str, Any]) -> None:
-    settings = summary["settings"].items()
-    rows = {
-        "graph": f"{summary['devices']:,} devices, {summary['edges']:,} edges",
-        "epochs": f"{summary['epochs']}, weights of epoch {summary['best_epoch']}",
-        "seconds": f"{summary['seconds']:.1f} in all, {summary['seconds_per_epoch']:.3f} per "
-        f"epoch; {summary['peak_rss_mb']:,.0f} MB peak",
-        "settings": ", ".join(f"{name} {value}" for name, value in settings),
-    }
-    notes = [("note", note) for note in measured.graph.notes]
-    console().print(facts_table([*rows.items(), *notes]))
 
 
 # `lumos evaluate`: several systems on one graph, over several seeds: one table and a page.

@@ -1,4 +1,4 @@
-"""A run on the screen: answer, scores, guarantee, one advice; the rest by `--verbose`."""
+"""A run on the screen: answer, scores, guarantee, one advice; the rest is on its page."""
 
 import textwrap
 from collections.abc import Mapping
@@ -14,14 +14,12 @@ from lumos.cli.common import (
     as_options,
     console,
     continued_by,
-    facts_table,
     print_json,
     say_runs,
 )
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
-from lumos.training.guarantees import shown_cells
 
 if TYPE_CHECKING:
     from lumos.evaluation.evaluate import SeededRuns
@@ -46,12 +44,11 @@ TITLE_WIDTH = 15
 """Columns before the lines of a guarantee."""
 
 
-def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
+def show(run: "Run", out: Path | None) -> None:
     """Print a run for people.
 
     Args:
         out: its folder, if it was written.
-        verbose: print everything that is known of it too.
     """
     from lumos.runs.text import advice, answer, guarantee, split_used
 
@@ -65,12 +62,10 @@ def show(run: "Run", out: Path | None, *, verbose: bool) -> None:
     if hint := advice(run):
         paragraph(screen, f"Advice: {hint}.")
     paragraph(screen, f"Split: {split_used(run)}.")
-    if verbose:
-        show_details(run)
     if out is not None:
         screen.print(f"run folder: {out} (lumos predict {out}, lumos report {out})")
-    elif not verbose:
-        screen.print("(--verbose prints what it cost and who learns what; --out FOLDER keeps it)")
+    else:
+        screen.print("(--out FOLDER keeps it; lumos report shows what it cost and who learns what)")
 
 
 def score_table(run: "Run") -> Table:
@@ -119,131 +114,6 @@ def paragraph(screen: Console, text: str, title: str = "") -> None:
         width, later = min(screen.width, 100), " " * len(first)
         text = textwrap.fill(text, width, subsequent_indent=later, break_on_hyphens=False)
     screen.print(text)
-
-
-def show_details(run: "Run") -> None:
-    """Print settings, estimates, cost, guarantees, exposure and topics."""
-    screen = console()
-    screen.print()
-    config, ledger = run.config, run.ledger
-    summary = run.summary()
-    noisy = config.profile_settings.epsilon < float("inf")
-    epsilon = f"ε = {config.profile_settings.epsilon:g}" if noisy else "no noise (ε = inf)"
-    budget = config.profile.texts(config).budget or epsilon
-    used = not config.profile.ignores("output", config)
-    screen.print(
-        f"{run.about.graph}: {run.about.devices:,} devices, {run.about.edges or 0:,} edges · "
-        f"{config.train.task} · profile {config.train.profile} · "
-        + f"{config.model.network} · " * used
-        + budget
-    )
-    balanced = config.trees.balancer != "none"
-    trees = f"trees {config.trees.balancer}, comparisons {run.trees.compare} · " * balanced
-    screen.print(
-        f"{trees}updates {config.train.aggregate} · randomness {config.train.randomness} · "
-        f"seed {run.about.seed}"
-    )
-    for note in run.about.notes:
-        screen.print(f"note: {note}")
-    for improvement in config.improvements():
-        screen.print(as_options(f"differs from the paper: {improvement}"))
-    _show_choice(run)
-    screen.print()
-    each = run.cost.per_epoch
-    best = run.model.best_epoch
-    chosen = f", weights of epoch {best}" if best < summary["epochs"] else ""
-    rows = {
-        "epochs": f"{summary['epochs']}{chosen}",
-        "per device": f"{ledger.messages_sent.mean():,.0f} messages and "
-        f"{ledger.bytes_sent.mean():,.0f} bytes sent in all, {ledger.rounds:,} rounds",
-        "per device and epoch": f"{each.messages_sent_mean:,.1f} messages and "
-        f"{each.bytes_sent_mean:,.0f} bytes sent, at most {each.messages_sent_largest:,.0f} and "
-        f"{each.bytes_sent_largest:,.0f}; {each.rounds:,.0f} rounds",
-    }
-    if noisy:
-        edges = f"; {ledger.edge_epsilon:g} on its edges" * (ledger.edge_epsilon > 0)
-        spent = (
-            f"{ledger.epsilon_per_receiver:g} per receiver, {ledger.epsilon_collusion:,g} if all "
-            "receivers of a device collude (largest)"
-        )
-        if not ledger.epsilon_collusion:
-            spent = "0 on features and labels: no release depends on them"
-        rows["ε of messages"] = spent + edges
-    if ledger.scores:
-        rows["answers in training"] = (
-            f"{ledger.scores:,} pairs learnt the bucket of their score, "
-            f"{ledger.comparison_bits / ledger.scores:g} bits each"
-        )
-    rows["seconds"] = (
-        f"{run.cost.seconds:.1f} in all, {run.cost.seconds_per_epoch:.3f} per epoch; "
-        f"{summary['peak_rss_mb']:,.0f} MB peak"
-    )
-    screen.print(facts_table(rows.items()))
-    screen.print()
-    if run.guarantees:
-        _show_guarantees(run.guarantees)
-    screen.print("What was exposed, and to whom:")
-    screen.print(textwrap.fill(as_options(run.model.exposed), min(screen.width, 100)))
-    screen.print()
-    _show_topics(run)
-
-
-def _show_topics(run: "Run") -> None:
-    table = Table("topic", "door", box=None)
-    table.add_column("messages", justify="right")
-    table.add_column("bytes", justify="right")
-    for report in (run.trees.ledger, run.ledger):
-        for name, line in report.topics.items():
-            table.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}")
-    console().print(table)
-    console().print("(who learns what from each topic: --json, or docs/privacy.md)")
-    console().print()
-
-
-def _show_guarantees(guarantees: list[dict[str, Any]]) -> None:
-    """Print the guarantees by adversary: one block for rows with the same guarantees."""
-    screen = console()
-    screen.print("What is guaranteed (docs/strict-guarantees.md explains each entry):")
-    about: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for row in guarantees:  # rows with the same guarantees are printed once
-        about.setdefault(tuple(shown_cells(row).items()), []).append(row["about"])
-    for cells, names in about.items():
-        screen.print(f" {', '.join(names)}")
-        screen.print(facts_table(cells, left=2))
-    screen.print()
-
-
-def _show_choice(run: "Run") -> None:
-    """Print the run's own estimates, its choice, and the origin of its scores."""
-    texts = run.config.profile.texts(run.config)
-    what = "accuracy" if run.config.train.task == "classify" else "auc"
-    if what == "accuracy":
-        console().print(
-            f"calibration error {100 * run.metrics['test_calibration_error']:.2f} points"
-        )
-    estimates = run.model.estimates
-    if measured := [name for name in estimates if f"{name}_error" in estimates and what == "auc"]:
-        levels = ", ".join(
-            f"{name.removeprefix('levels_auc_')} {estimates[name]:.3f} ± "
-            f"{estimates[f'{name}_error']:.3f}"
-            for name in measured
-        )
-        console().print(f"AUC of score buckets, held-back edges against non-neighbours: {levels}")
-    elif estimates:
-        console().print(
-            "estimated without true labels, by the private model selection: accuracy "
-            f"{100 * estimates['selected_accuracy']:.1f} ± "
-            f"{100 * estimates['selected_accuracy_error']:.1f} %, local model "
-            f"{100 * estimates['own_selected_accuracy']:.1f} ± "
-            f"{100 * estimates['own_selected_accuracy_error']:.1f} %"
-        )
-    if run.model.choice:
-        choice = run.model.choice
-        meaning = f" ({texts.choices[choice]})" if what == "auc" and choice in texts.choices else ""
-        console().print(f"{texts.chooser} chose: {choice}{meaning}")
-    for warning in run.warnings:
-        console().print(as_options(f"warning: {warning}"))
-    console().print("(scores are the observer's, from true data: no guarantee covers them)")
 
 
 # `lumos train --seeds`: several runs, their means, and paired differences of their variants.

@@ -147,7 +147,7 @@ def _train(
     if common.json:
         print_json(run.summary())
     else:
-        show(run, out, verbose=common.verbose)
+        show(run, out)
 
 
 def _refuse_unkept(config: Config, out: Path | None) -> None:

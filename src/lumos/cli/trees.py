@@ -6,7 +6,7 @@ import numpy as np
 from cyclopts import Parameter
 from rich.table import Table
 
-from lumos.cli.common import Common, console, facts_table, placed, print_json, say
+from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
 from lumos.crypto.groups import NO_GROUP
@@ -62,7 +62,7 @@ def trees(
     if common.json:
         print_json(result)
     else:
-        _show(result, balanced, verbose=common.verbose)
+        _show(result, balanced)
 
 
 def _asked(settings: dict[str, Any]) -> TreeSettings:
@@ -129,33 +129,20 @@ def announce(graph: Graph, settings: TreeSettings, randomness: RandomnessSource)
         )
 
 
-def _show(result: dict[str, Any], balanced: Balanced, *, verbose: bool) -> None:
-    """The answer, the workloads, and what it cost; topics where everything is asked for."""
+def _show(result: dict[str, Any], balanced: Balanced) -> None:
+    """Print the answer, the workloads, and what it cost."""
     screen = console()
     paragraph(screen, _answer(result))
     screen.print()
     screen.print(_workloads(result, balanced))
     screen.print()
-    graph, ledger = balanced.graph, balanced.ledger
+    ledger = balanced.ledger
     paragraph(
         screen,
         f"{result['balancer']} took {ledger.comparisons:,} comparisons ({_how(result)}), "
         f"{ledger.messages:,} messages and {balanced.seconds:.1f} s; "
         f"randomness {result['randomness']}.",
     )
-    if verbose:
-        screen.print(f"{graph.devices:,} devices, {graph.edges:,} edges")
-        for note in result["notes"]:
-            screen.print(f"note: {note}")
-        doors = Table("topic", "door", "messages", "bytes", "who learns what", box=None)
-        for name, line in ledger.topics.items():
-            doors.add_row(name, line.door, f"{line.messages:,}", f"{line.bytes:,}", line.learns)
-        screen.print()
-        screen.print(doors)
-        screen.print()
-        _show_cost(result, balanced)
-    if "plot" in result:
-        screen.print(f"picture: {result['plot']}")
 
 
 def _how(result: dict[str, Any]) -> str:
@@ -194,33 +181,3 @@ def _workloads(result: dict[str, Any], balanced: Balanced) -> Table:
         )
     table.add_row("least possible", f"{result['lower_bound']:,}", "", "", "")
     return table
-
-
-def _show_cost(result: dict[str, Any], balanced: Balanced) -> None:
-    ledger = balanced.ledger
-    lines = [
-        ("comparisons", f"{ledger.comparisons:,} ({_how(result)})"),
-        ("messages", f"{ledger.messages:,}"),
-        ("bytes", f"{ledger.bytes:,}"),
-        ("rounds", f"{ledger.rounds:,}"),
-        ("seconds", f"{balanced.seconds:.2f}"),
-    ]
-    if ledger.comparisons:
-        length = ledger.comparison_lengths[-1]
-        lines[1:1] = [
-            (
-                "bits per pair",
-                f"mean {ledger.bits_per_pair_mean:.1f}, largest "
-                f"{ledger.bits_per_pair_largest:.1f}; log2 of the public bound is {length}",
-            ),
-            (
-                "bits per device",
-                f"mean {ledger.device_comparison_bits.mean():.1f}, largest "
-                f"{ledger.device_comparison_bits.max():.1f}, over all its peers",
-            ),
-        ]
-    if balanced.history:
-        steps = balanced.history
-        shown = steps if len(steps) <= 8 else [*steps[:: len(steps) // 7], steps[-1]]
-        lines.append(("largest workload", " → ".join(f"{f} (step {t:,})" for t, f in shown)))
-    console().print(facts_table(lines))
