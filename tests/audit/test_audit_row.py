@@ -110,7 +110,7 @@ def test_without_a_claim_nothing_is_exceeded() -> None:
 
 def test_at_chance_needs_a_mechanism_that_is_known_and_a_sample_that_could_tell() -> None:
     few, many = (row(Area(0.5, n, n), chance=0.5, knows_mechanism=True) for n in (100, 10**5))
-    assert "would show 0.02" in report(few).advantage(few)
+    assert report(few).advantage(few).endswith(", not shown")
     assert report(many).advantage(many) == "at chance"
     blind = row(Area(0.5, 10**5, 10**5), chance=0.5)
     assert report(blind).advantage(blind) == "+0.000, not shown"

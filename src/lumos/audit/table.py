@@ -41,11 +41,6 @@ class Proportion(msgspec.Struct, frozen=True, tag="proportion"):
         """Return the result of an attack of the same size that is always right."""
         return Proportion(self.trials, self.trials)
 
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """Trials after which an interval around this share is narrower than ± `advantage`."""
-        spread = max(self.value * (1 - self.value), 0.01)
-        return math.ceil(spread * (_deviations(confidence) / advantage) ** 2)
-
 
 class Area(msgspec.Struct, frozen=True, tag="area"):
     """An area under the ROC curve; the interval is that of Hanley and McNeil (1982)."""
@@ -74,13 +69,6 @@ class Area(msgspec.Struct, frozen=True, tag="area"):
     def best(self) -> "Area":
         """Return the result of an attack of the same size that ranks every case correctly."""
         return Area(1.0, self.positives, self.negatives)
-
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """Cases of the rarer kind for an interval narrower than ± `advantage`."""
-        if not self.trials:
-            return math.ceil((_deviations(confidence) / advantage) ** 2 / 6)
-        needed = (_deviations(confidence) * self.error / advantage) ** 2
-        return math.ceil(needed * self.trials)
 
     @property
     def error(self) -> float:
@@ -121,11 +109,6 @@ class Mean(_Unbounded, frozen=True, tag="mean"):
         reach = _deviations(confidence) * self.error
         return self.mean - reach, self.mean + reach
 
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """Trials for an interval narrower than ± `advantage`."""
-        needed = (_deviations(confidence) * self.error / advantage) ** 2
-        return math.ceil(needed * self.trials)
-
 
 class NoiseRatio(_Unbounded, frozen=True, tag="noise"):
     """A stated deviation of normal noise by the one found: above 1, there is less than stated."""
@@ -139,21 +122,12 @@ class NoiseRatio(_Unbounded, frozen=True, tag="noise"):
         """The ratio."""
         return math.sqrt(self.numbers / max(self.square, 1e-300))
 
-    @property
-    def trials(self) -> int:
-        """Each number is one."""
-        return self.numbers
-
     def interval(self, confidence: float) -> tuple[float, float]:
         """Two-sided and exact: squares of the true deviation have a χ² distribution."""
         tails, half = ((1 - confidence) / 2, (1 + confidence) / 2), self.numbers / 2
         scale = max(self.square, 1e-300)
         low, high = (math.sqrt(2 * float(gammaincinv(half, tail)) / scale) for tail in tails)
         return low, high
-
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """Numbers for an interval narrower than ± `advantage`: their relative error is 1/√(2N)."""
-        return math.ceil((_deviations(confidence) * self.value / advantage) ** 2 / 2)
 
 
 class Exactly(_Unbounded, frozen=True, tag="exact"):
@@ -171,10 +145,6 @@ class Exactly(_Unbounded, frozen=True, tag="exact"):
         """The number itself, twice."""
         return self.number, self.number
 
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """One is enough."""
-        return 1
-
 
 class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
     """The least ε that is compatible with how often a test raises its hand in two worlds.
@@ -190,11 +160,6 @@ class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
     delta: float = 0.0
     tests: int = 1
     """Number of tests of which this is the best: each gets a part of the error."""
-
-    @property
-    def trials(self) -> int:
-        """Runs of the rarer world."""
-        return min(self.positives, self.negatives)
 
     @property
     def value(self) -> float:
@@ -215,10 +180,6 @@ class CertifiedEpsilon(msgspec.Struct, frozen=True, tag="certified"):
         return CertifiedEpsilon(
             self.positives, self.positives, 0, self.negatives, self.delta, self.tests
         )
-
-    def trials_to_show(self, advantage: float, confidence: float) -> int:
-        """There is no such number: what is certified grows with the logarithm of trials."""
-        return self.trials
 
 
 Estimate = Proportion | Area | Mean | NoiseRatio | Exactly | CertifiedEpsilon
@@ -377,9 +338,6 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         narrow = high - row.chance <= SMALL
         if narrow and row.knows_mechanism:
             return "at chance"
-        needed = row.estimate.trials_to_show(SMALL, self.confidence)
-        if not narrow and needed > row.estimate.trials:
-            return f"{gained:+.3f}, not shown ({needed:,} cases would show {SMALL})"
         return f"{gained:+.3f}, not shown"
 
     def figures(self, row: AuditRow) -> tuple[str, str, str, str]:
