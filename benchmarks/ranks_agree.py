@@ -2,10 +2,11 @@
 
     python benchmarks/ranks_agree.py [--graph facebook] [--ranks 1,2,4] [--cases classify,link,…]
 
-Every run is a process of its own, `lumos train … --out …`. Compared are all arrays of the run
-folders: weights, releases and predictions, trees, and the ledger, totals and device by device where
-the profile keeps them. Strict runs must be equal; those of the paper's profile have the same trees
-and ledger, and losses that differ by what single precision adds up in another order.
+Every run is `lumos train … --out …` in a process of its own, or in ranks of torchrun. Compared are
+all arrays of the run folders: weights, releases and predictions, trees, and the ledger, totals and
+device by device where the profile keeps them. Strict runs must be equal; those of the paper's
+profile have the same trees and ledger, and losses that differ by what single precision adds up in
+another order.
 """
 
 import argparse
@@ -30,10 +31,12 @@ FILES = ("model.npz", "devices.npz", "trees.npz", "ledger.npz")
 MAY_DIFFER = {"clear_traffic", "seconds"}
 
 
-def trained(graph: str, out: Path, *words: str) -> float:
-    """Train into a folder; seconds on the clock."""
+def trained(graph: str, out: Path, *words: str, ranks: str = "") -> float:
+    """Train into a folder, in one process or by torchrun; seconds on the clock."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "lumos", "train", graph, "--out", str(out), *words]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
+    launcher = [sys.executable, *(torchrun if ranks else [])]
+    command = [*launcher, "-m", "lumos", "train", graph, "--out", str(out), *words]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
 
@@ -77,7 +80,7 @@ def main() -> None:
             print(f"{case:>9}, one process: {seconds:.1f} s", flush=True)
             for ranks in options.ranks.split(","):
                 out = Path(folder, f"{case}-{ranks}")
-                seconds = trained(options.graph, out, *CASES[case], "--ranks", ranks)
+                seconds = trained(options.graph, out, *CASES[case], ranks=ranks)
                 exact = CASES[case][:2] != PAPER[:2]
                 found = differences(alone, out, FILES if exact else FILES[2:])
                 apart = (

@@ -32,7 +32,8 @@ def measured(devices: int, ranks: int | None, parts: int, folder: Path) -> dict[
     delta = min(1e-5, 0.5 / devices)
     words = ["train", str(here), "--delta", f"{delta:g}", "--json"]
     if ranks is not None:
-        words += ["--ranks", str(ranks)]
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        lumos[1:1] = ["-m", *torchrun]
     start = time.perf_counter()
     done = subprocess.run(
         [*lumos, *words],

@@ -3,19 +3,17 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lumos.ranks import supervisor
-from lumos.ranks.supervisor import Status
+from lumos.ranks.world import Status
 
 
 def _is(rank: int, attempt: int) -> bool:
     """Return whether this process is the rank, in this attempt: the first, or one after it."""
-    resumed = "--resume" in sys.argv
-    return os.environ.get("RANK") == str(rank) and resumed == (attempt > 0)
+    again = "--resume" in sys.argv or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return os.environ.get("RANK") == str(rank) and again == (attempt > 0)
 
 
 def signal_in_phase(number: int, rank: int, phase: str, attempt: int = 0) -> None:
@@ -40,8 +38,6 @@ def signal_in_phase(number: int, rank: int, phase: str, attempt: int = 0) -> Non
             elif len(rounds) == 2 and number == signal.SIGSTOP:
                 wait_no_longer_than(0.5)
 
-    if number == signal.SIGSTOP:
-        supervisor._GRACE = 1.0  # seconds that others get to end
     Status.advance = sabotaged  # type: ignore[method-assign,assignment]
 
 
@@ -64,7 +60,13 @@ def signal_while_writing(number: int, rank: int, name: str, attempt: int = 0) ->
     os.replace = sabotaged  # type: ignore[assignment]
 
 
-def both(first: Callable[[], None], second: Callable[[], None]) -> None:
-    """Sabotage in two ways."""
-    first()
-    second()
+def main() -> None:
+    """Run `lumos`, and kill rank 1 once, in an epoch; for torchrun."""
+    from lumos.cli.main import main
+
+    signal_in_phase(signal.SIGKILL, 1, "epoch 14")
+    main()
+
+
+if __name__ == "__main__":
+    main()

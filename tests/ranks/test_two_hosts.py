@@ -58,7 +58,7 @@ def hosts() -> Iterator[dict[str, str]]:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
-@pytest.mark.long  # in one host: test_gloo, and a real `--ranks` in test_failure
+@pytest.mark.long  # in one host: test_gloo, and a real torchrun in test_failure
 def test_the_documented_lines_work(hosts: dict[str, str], tmp_path: Path) -> None:
     split = ["split", "demo:60", str(tmp_path / "parts"), "--parts", "2", "--task", "classify"]
     assert run(split) == 0

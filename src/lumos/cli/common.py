@@ -111,8 +111,6 @@ OPTIONS: Mapping[str, Placed] = {
     "checkpoint_every": Placed(RUN),
     "out": Placed(RUN, "run folder to write"),
     "resume": Placed(RUN, "continue the interrupted run in --out"),
-    "ranks": Placed(RUN, "processes of this run, one shard each"),
-    "max_restarts": Placed(RUN),
     "rank_timeout": Placed(RUN),
     "id": Placed(TASK, "only this device; may be repeated"),
     "pairs": Placed(TASK, "links: a file with two ids on each line"),

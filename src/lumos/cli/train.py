@@ -1,6 +1,5 @@
 """`lumos train`: from a graph to a model, and a report of what the run exposed."""
 
-import sys
 from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lumos.cli.common import TYPED, Common, as_options, continued_by, placed, print_json, say
+from lumos.cli.common import Common, continued_by, placed, print_json
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import several_seeds, show
 from lumos.cli.trees import announce
 from lumos.errors import UsageError
 from lumos.graph import Graph
-from lumos.ranks.supervisor import Supervisor, interpreter
 from lumos.ranks.world import TIMEOUT, World, is_rank, joined, restarted
 from lumos.training.config import (
     COMMON,
@@ -24,7 +22,6 @@ from lumos.training.config import (
     default_by_profile,
 )
 from lumos.training.profile import PROFILES
-from lumos.twoparty.workers import cores
 
 
 def run_options(name: str, only: Collection[str] = TRAIN_OPTIONS, **defaults: str) -> type[Any]:
@@ -58,8 +55,6 @@ def train(
     out: Annotated[Path | None, placed("out")] = None,
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
     seeds: Annotated[int, placed("seeds")] = 1,
-    ranks: Annotated[int | None, placed("ranks")] = None,
-    max_restarts: Annotated[int, placed("max_restarts")] = 0,
     rank_timeout: Annotated[float, placed("rank_timeout")] = TIMEOUT,
     common: Common = SHARED,
 ) -> None:
@@ -81,27 +76,18 @@ def train(
     seeds
         Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
         --out, run folders are OUT/seed-0, OUT/seed-1, …
-    ranks
-        Start this number of processes on this machine, each with one shard. The result is the same.
-        It pays from about 100,000 devices on (docs/scale.md). Under torchrun, leave it out.
-    max_restarts
-        Start all ranks again at most this many times after one was lost, from the last checkpoint
-        in --out.
     rank_timeout
-        Seconds after which a rank that does not answer ends the run.
+        Under torchrun (docs/scale.md), seconds after which a rank that does not answer ends the
+        run.
     """
     config = Config.asked(**given(options))
     if options.checkpoint_every is not None:
         _refuse_unkept(config, out)
-    started_by_torchrun = is_rank()
-    refuse_ranks(
-        ranks, max_restarts, rank_timeout, out,
-        seeds=seeds, shards=common.shards, is_rank=started_by_torchrun,
-    )  # fmt: skip
-    if ranks is not None and not started_by_torchrun:
-        start_ranks(ranks, max_restarts, rank_timeout, out)
-        return
-    with joined(rank_timeout) if started_by_torchrun else nullcontext() as world:
+    if not 0 < rank_timeout < float("inf"):
+        raise UsageError(f"`rank_timeout` must be above 0 seconds, got {rank_timeout:g}")
+    if is_rank() and seeds != 1:
+        raise UsageError("ranks of torchrun are of one run; leave out `seeds`")
+    with joined(rank_timeout) if is_rank() else nullcontext() as world:
         resume = resume or (restarted() and out is not None and (out / "run.json").exists())
         _train(graph, config, reading, split, out, resume, seeds, common, world)
 
@@ -165,88 +151,8 @@ def _refuse_unkept(config: Config, out: Path | None) -> None:
         )
 
 
-OWN = ("--ranks", "--max-restarts")
-"""Options of the supervisor, with one value each."""
-
-
-def refuse_ranks(
-    ranks: int | None,
-    max_restarts: int,
-    rank_timeout: float,
-    out: Path | None,
-    *,
-    seeds: int,
-    shards: int,
-    is_rank: bool = False,
-) -> None:
-    """Refuse options about ranks that have no effect together.
-
-    Args:
-        is_rank: this process is a rank already.
-
-    Raises:
-        UsageError: there are some.
-    """
-    if ranks is not None and ranks < 1:
-        raise UsageError(f"`ranks` must be 1 or more, got {ranks}")
-    if not 0 < rank_timeout < float("inf"):
-        raise UsageError(f"`rank_timeout` must be above 0 seconds, got {rank_timeout:g}")
-    if max_restarts < 0:
-        raise UsageError(f"`max_restarts` must be 0 or more, got {max_restarts}")
-    if is_rank and ranks is not None:
-        raise UsageError(
-            "`ranks` starts ranks, and this process is one already: RANK and WORLD_SIZE are set in "
-            "its environment; leave it out under torchrun, otherwise unset them"
-        )
-    if max_restarts and ranks is None:
-        raise UsageError("`max_restarts` starts ranks again; it needs `ranks`")
-    if max_restarts and out is None:
-        raise UsageError("`max_restarts` needs `out`: the folder with the checkpoints")
-    if (is_rank or ranks is not None) and seeds != 1:
-        raise UsageError("`ranks` are of one run; leave out `seeds`")
-    if ranks is not None and shards != 1:
-        raise UsageError("a rank hosts one shard; leave out `shards`, or `ranks`")
-
-
-def start_ranks(ranks: int, max_restarts: int, timeout: float, out: Path | None) -> None:
-    """Run the present command in `ranks` processes, and end with their status.
-
-    Raises:
-        SystemExit: they did not succeed.
-        KeyboardInterrupt: interrupted; all ranks are ended.
-    """
-    words = without(TYPED.get(), OWN)
-    threads = max(1, cores() // ranks)
-    supervisor = Supervisor([*interpreter(), *words], ranks, threads, timeout)
-
-    def going_on() -> list[str]:
-        return ["--resume"] if _resume_hint(out) and "--resume" not in words else []
-
-    with continued_by(lambda: _resume_hint(out)):
-        end = supervisor.run_again(
-            max_restarts, going_on, lambda line: say(f"lumos: {as_options(line)}")
-        )
-    if end.status:
-        if end.line:
-            say(f"lumos: {'; '.join(filter(None, [as_options(end.line), _resume_hint(out)]))}")
-        sys.exit(end.status)
-
-
 def _resume_hint(out: Path | None) -> str | None:
     """Return how to continue an interrupted run; None where nothing was written."""
     if out is None or not (out / "run.json").exists():
         return None
     return f"the same command with --resume continues in {out}"
-
-
-def without(words: list[str], options: tuple[str, ...]) -> list[str]:
-    """The words of a command line without some options and their values."""
-    kept, skip = [], False
-    for word in words:
-        if skip:
-            skip = False
-        elif word.replace("_", "-") in options:
-            skip = True
-        elif word.partition("=")[0].replace("_", "-") not in options:
-            kept.append(word)
-    return kept

@@ -4,10 +4,8 @@ Gloo asks the name of the host for its address, which on many machines is that o
 ranks on other hosts then cannot connect. The interface that leads to rank 0 is the right one.
 """
 
-import ctypes
 import fcntl
 import os
-import signal
 import socket
 import struct
 import sys
@@ -22,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 
 from lumos.errors import LumosError, ProtocolError, RankFailed, RankLost, UsageError
-from lumos.ranks.supervisor import ANOTHER_FAILED, LOST, SUPERVISED, Status
 from lumos.typing import Bytes, Ints
 
 if TYPE_CHECKING:
@@ -83,6 +80,21 @@ LANES = 3
 """Streams of messages between two ranks: from shard to shard, to and from the coordinator."""
 
 _FIELDS = 4  # failed, kind, mark, number
+
+
+class Status:
+    """The position of this rank in the run, as its errors name it."""
+
+    def __init__(self) -> None:
+        self.phase = "the beginning"
+        self.round = 0
+
+    def advance(self) -> None:
+        """Count a round."""
+        self.round += 1
+
+    def __str__(self) -> str:
+        return f"in {self.phase}, round {self.round:,}"
 
 
 class SwapKind(IntEnum):
@@ -270,7 +282,7 @@ class World:
                 f"no answer within {waited or self.timeout:g} s; where ranks compute for longer "
                 "between two rounds, raise `rank_timeout`"
             )
-        return RankLost(f"rank {self.rank} lost another rank {self.status.standing}: {what}")
+        return RankLost(f"rank {self.rank} lost another rank {self.status}: {what}")
 
     def _heads(self, head: Ints) -> Ints:
         """Return the heads [ranks, fields] of all ranks."""
@@ -288,12 +300,12 @@ class World:
         failed = np.flatnonzero(heads[:, 0])
         if len(failed):
             self._failed = True
-            raise RankFailed(f"rank {failed[0]} failed {self.status.standing}")
+            raise RankFailed(f"rank {failed[0]} failed {self.status}")
         apart = np.flatnonzero((heads[:, 1:_FIELDS] != heads[0, 1:_FIELDS]).any(axis=1))
         if len(apart):
             self._failed = True  # they all know
             raise ProtocolError(
-                f"ranks are out of step {self.status.standing}: rank {apart[0]} is elsewhere than "
+                f"ranks are out of step {self.status}: rank {apart[0]} is elsewhere than "
                 f"rank 0 (rank {self.rank} is at {name!r})"
             )
 
@@ -347,7 +359,7 @@ def _place(backend: str) -> tuple[int, int]:
         names = ", ".join(("RANK", "WORLD_SIZE", *needed))
         raise UsageError(
             f"{names}: the environment does not have them as torchrun sets them; start ranks with "
-            "`ranks` or with torchrun, or unset RANK for a run in one process"
+            "torchrun, or unset RANK for a run in one process"
         )
     return rank, size
 
@@ -386,7 +398,8 @@ def present() -> World | None:
 # with joined() as world:
 #     run = train_rank("facebook", hosting=Hosting(world=world))
 
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+ANOTHER_FAILED = 75
+"""Exit status of a rank that ends because another has printed an error."""
 
 
 class RankError(LumosError):
@@ -398,7 +411,7 @@ class RankError(LumosError):
 
 
 def is_rank() -> bool:
-    """Return whether this process was started as a rank, by torchrun or by a supervisor."""
+    """Return whether this process was started as a rank, by torchrun."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
@@ -413,30 +426,20 @@ def joined(timeout: float = TIMEOUT) -> Iterator[World]:
 
     Raises:
         RankError: this rank failed, and reports it.
-        RankLost: another rank is gone, and there is no supervisor to name it.
+        RankLost: another rank is gone.
 
     Where another rank failed, and reports it itself, the process ends here.
     """
-    supervised = SUPERVISED in os.environ
-    if supervised:
-        end_with_supervisor()
-    try:
-        world = World.join(timeout)
-    except RankLost:
-        if supervised:
-            end_at_once(LOST)
-        raise
+    world = World.join(timeout)
     enter(world)
     try:
         yield world
     except RankFailed:
         end_at_once(ANOTHER_FAILED)
     except RankLost:
-        if supervised:
-            end_at_once(LOST)
         raise
     except Exception as error:
-        standing = world.status.standing
+        standing = str(world.status)
         failed = world.fail()
         if failed[0] != world.rank:
             end_at_once(ANOTHER_FAILED)
@@ -473,11 +476,3 @@ def _error_line(error: Exception) -> str:
         return type(error).__name__
     place = Path(trace.tb_frame.f_code.co_filename).name
     return f"{type(error).__name__} in {place}, line {trace.tb_lineno}"
-
-
-def end_with_supervisor() -> None:
-    """Have Linux kill this process when its supervisor is gone, however that came about."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.environ.get(SUPERVISED, str(os.getppid())) != str(os.getppid()):  # gone already
-            sys.exit(LOST)

@@ -64,7 +64,7 @@ class Hosting:
     def __post_init__(self) -> None:
         typed("shards", self.shards, int)
         if self.world is not None and self.shards != 1:
-            raise UsageError("a rank hosts one shard; leave out `shards`, or `ranks`")
+            raise UsageError("a rank hosts one shard; leave out `shards`")
 
     @property
     def count(self) -> int:
@@ -92,7 +92,7 @@ class Hosting:
         ranks, rank = self.world.size, self.world.rank
         if ranks > devices:
             raise UsageError(
-                f"`ranks` must be at most the number of devices ({devices}), got {ranks}"
+                f"there are {ranks} ranks for {devices} devices; start at most one for each"
             )
         ends = [devices * number // ranks for number in (rank, rank + 1)]
         return [np.arange(*ends, dtype=np.int64)]
