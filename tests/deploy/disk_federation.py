@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lumos.deploy.state import CoordinatorFolder, DeviceFolder
+from lumos.crypto.entropy import KEY_BYTES
+from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.deploy.state import SECRET, CoordinatorFolder, DeviceFolder
 from lumos.deploy.virtual import RUN, Federation
+from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
@@ -38,8 +41,13 @@ class DiskFederation(Federation):
             self.coordinator_store = coordinator
         else:
             stores[participant] = self.store(self.folder_of(participant))
-            self.secrets[participant] = stores[participant].keys(RUN)._secret
         super().start(participant)
+
+    def keys(self, device: int) -> DeviceKeys:
+        store: Any = self.stores[device]
+        made: DeviceKeys = store.keys(RUN)
+        self.secrets[device] = (self.folder_of(device) / SECRET).read_bytes()[RUN_TAG:][:KEY_BYTES]
+        return made
 
     def folder_of(self, device: int) -> Path:
         """The folder of a device."""

@@ -11,9 +11,10 @@ that the broker maps to a user; its TLS key; and its sealing key (X25519), as a 
 broker's certificate names hosts, and no participant. Certificates of participants are for clients
 and those of brokers for servers, so neither can take the other's place.
 
-The public directory has every participant's sealing key, signed by the authority. The file is one
-JSON object, `{"signature": …, "body": …}`. The signature is over the bytes of the body as they
-stand in the file, so nothing is parsed before it has been checked.
+The public directory has every participant's sealing key, signed by the authority; so is the plan of
+a run (`lumos.deploy.plan`). Such a file is one JSON object, `{"signature": …, "body": …}`. The
+signature is over the bytes of the body as they stand in the file, so nothing is parsed before it
+has been checked.
 """
 
 import hashlib
@@ -461,9 +462,43 @@ def _shown(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
+class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    signature: str
+    body: msgspec.Raw
+
+
+def signed(purpose: bytes, body: bytes, signer: Ed25519PrivateKey) -> bytes:
+    """Return a file with a body in JSON and the authority's signature.
+
+    Args:
+        purpose: signed in front of the body; a signature for anything else is none here.
+    """
+    signature = signer.sign(purpose + body).hex()
+    return msgspec.json.encode(_Signed(signature, msgspec.Raw(body))) + b"\n"
+
+
+def signed_body(purpose: bytes, content: bytes, key: Ed25519PublicKey, what: str) -> bytes:
+    """Return the body of a file after checking the authority's signature.
+
+    Args:
+        what: the content of the file, for messages.
+
+    Raises:
+        InputError: the authority did not sign it.
+    """
+    try:
+        read = msgspec.json.decode(content, type=_Signed)
+        body = bytes(read.body)
+        key.verify(bytes.fromhex(read.signature), purpose + body)
+    except InvalidSignature:
+        raise InputError(f"is not signed by this authority; fetch the {what} again") from None
+    except ValueError:  # so are the errors of msgspec
+        raise InputError(f"is not a signed {what}; fetch it again") from None
+    return body
+
+
 DIRECTORY = "directory.json"
 _PURPOSE = b"lumos directory 1\0"
-"""Signed in front of the body: a signature of the authority's for anything else is none here."""
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -496,11 +531,6 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     serial: int
     """Grows with every change."""
     participants: list[Listed]
-
-
-class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    signature: str
-    body: msgspec.Raw
 
 
 @dataclass(frozen=True)
@@ -538,14 +568,7 @@ class Directory:
     @classmethod
     def _read(cls, content: bytes, authority: x509.Certificate) -> "Directory":
         key = check_authority_certificate(authority)
-        try:
-            signed = msgspec.json.decode(content, type=_Signed)
-            body = bytes(signed.body)
-            key.verify(bytes.fromhex(signed.signature), _PURPOSE + body)
-        except InvalidSignature:
-            raise InputError("is not signed by this authority; fetch the directory again") from None
-        except ValueError:  # so are the errors of msgspec
-            raise InputError("is not a directory of participants; fetch it again") from None
+        body = signed_body(_PURPOSE, content, key, "directory")
         try:
             read = msgspec.json.decode(body, type=_Body)
         except ValueError:
@@ -559,9 +582,7 @@ class Directory:
 
     def write(self, path: Path, signer: Ed25519PrivateKey) -> None:
         """Sign the directory with the authority's key, and write it."""
-        body = self._body()
-        signature = signer.sign(_PURPOSE + body).hex()
-        write_bytes(path, msgspec.json.encode(_Signed(signature, msgspec.Raw(body))) + b"\n")
+        write_bytes(path, signed(_PURPOSE, self._body(), signer))
 
     def _body(self) -> bytes:
         listed = sorted(self.participants.values(), key=lambda listed: listed.participant)

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
@@ -34,7 +33,7 @@ from typing import Any
 
 from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
-from lumos.deploy.pki import LOOPBACK, make_federation
+from lumos.deploy.pki import LOOPBACK, FederationAuthority, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import RUN, STATUS_PAGE, DeviceProcess
 from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
@@ -107,6 +106,7 @@ def private_megabytes(process: int) -> float | None:
 
 MAX_DEVICES = 2_000
 """On one machine."""
+PKI = "pki"
 _MAX_PAYLOAD = 8 << 20
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 (every participant shows a certificate)
 
@@ -142,7 +142,7 @@ class FederationLayout:
         return self.path / "operator"
 
     def hand_out_plan(self, settings: dict[str, Any], **options: Any) -> None:
-        """Write the plan of a run and the manifest into every folder.
+        """Sign the plan of a run; write it and the manifest into every folder.
 
         Args:
             settings: as `lumos.train` takes them.
@@ -153,9 +153,10 @@ class FederationLayout:
         """
         manifest = handed_out(read_manifest(self.operator), settings)
         plan = new_plan(manifest, settings, **options)
+        authority = FederationAuthority.open(self.path / PKI)
         for folder in (self.coordinator, *self.device_folders()):
             write_manifest(folder, manifest)
-            write_plan(folder, plan)
+            write_plan(folder, plan, authority)
 
 
 def lay_out(
@@ -188,7 +189,7 @@ def lay_out(
         )
     refuse_taken(path)
     private_folder(path)
-    layout, parts, pki = FederationLayout(path, devices), path / "parts", path / "pki"
+    layout, parts, pki = FederationLayout(path, devices), path / "parts", path / PKI
     bounds = equal_bounds(devices, devices)
     write_parts(graph, parts, bounds, seed=seed, split=split, task=task)
     make_federation(pki, devices, LOOPBACK if host is None else (host, *LOOPBACK))
@@ -297,12 +298,6 @@ COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
 END_SECONDS = 20.0
 """Seconds that devices may take to end after the coordinator, or after a signal."""
 _MEMORY_SECONDS = 2.0
-_UNLIMITED = AccountLimits(
-    lifetime_epsilon=inf,
-    lifetime_propagated_epsilon=inf,
-    lifetime_feature_epsilon=inf,
-    score_queries=0,
-)
 
 
 class LocalFederation:
@@ -355,7 +350,7 @@ class LocalFederation:
             own = () if self._account is None else ("--account", str(self._account))
             if self._account is None:
                 for folder in self._layout.device_folders():
-                    _UNLIMITED.write(folder)
+                    AccountLimits.none().write(folder)
             self._start(DEVICES_LOG, "device", *folders, *own)
         except BaseException:
             self._end()

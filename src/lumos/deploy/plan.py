@@ -2,17 +2,28 @@
 
 | file | holds |
 |---|---|
-| `run.json`, `manifest.json` | the plan of the run and the manifest; public, the same everywhere |
+| `run.json` | the plan of the run, signed by the authority; public, the same everywhere |
+| `manifest.json` | public facts of the graph, by whose digest the plan names it |
 | `certificate.pem`, `key.pem`, `seal.key`, `authority.pem` | who the participant is |
 | `directory.json` | everybody's public keys |
 | `part-00017.safetensors` | of a device: its own part, as `lumos split` writes it |
 
 The state of a participant in a run is in the same folder (`lumos.deploy.state`).
+
+**Signed plans.** The authority signs a plan as it signs the directory. The digest of the plan is
+the tag of the run. It is in every packet under its seal, in the keys of flags, in the draw of the
+mask graph, and in everything that a device expands its secret to. So participants with different
+plans have no session, mask or sum in common, and a changed plan draws other noise. A simulation has
+no plan: seeded randomness, which repeats one, does not depend on it.
+
+A device also refuses a plan that exceeds the limits of its owner (`refuse_plan`), and one that is
+older than the last plan of the same authority (`PrivacyAccount.begin_plan`).
 """
 
 import fcntl
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,31 +34,46 @@ from typing import Any
 import msgspec
 
 from lumos.crypto import entropy
-from lumos.deploy.identity import DIRECTORY, Directory, Identity, described
+from lumos.deploy.identity import (
+    DIRECTORY,
+    Directory,
+    Identity,
+    described,
+    read_authority,
+    signed_body,
+)
+from lumos.deploy.pki import FederationAuthority
 from lumos.deploy.protocol.frames import RUN_TAG
+from lumos.deploy.protocol.job import empty_part, problem_of
 from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
 from lumos.device.shard import COORDINATOR
-from lumos.errors import InputError, UsageError
+from lumos.errors import BudgetExceeded, InputError, LumosError, UsageError
 from lumos.graph.parts.manifest import Manifest, read_manifest
+from lumos.ldp.account import LIMITS, QUESTIONS, TOLERANCE, AccountLimits
 from lumos.runs.schema import plain
-from lumos.storage import PRIVATE, one_line, read_json, write_text
+from lumos.storage import PRIVATE, one_line, read_json, write_bytes
 from lumos.training.config import Config
+from lumos.training.profile import PlannedRun
 
 NAME = "run.json"
-FORMAT = 1
+FORMAT = 2
+_PURPOSE = b"lumos plan 1\0"
+_RUN_ID = 16
 BROKER = "tls://127.0.0.1:4222"
 BEAT = 1.0
 DEFAULTS = {"aggregate": "secure", "randomness": "system"}
 """Default settings of real devices."""
 
 
-class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `run.json`."""
+class FederationPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The signed content of `run.json`."""
 
     lumos_run: int = FORMAT
     run: str
-    """Random, in hexadecimal: names this run, so that no packet of another one is taken."""
+    """Random, in hexadecimal: two runs with the same settings have different plans."""
+    issued: float
+    """Time at which it was made, in seconds since 1970: a device begins no older plan later."""
     manifest: str
     """Digest of the manifest of the parts."""
     seed: int
@@ -66,8 +92,9 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> bytes:
-        """The tag of the run in packets."""
-        return bytes.fromhex(self.run)
+        """The tag of the run: the digest of everything in the plan."""
+        body = msgspec.json.encode(self, order="sorted")
+        return blake2b(body, digest_size=RUN_TAG, person=b"lumos plan tag").digest()
 
     @property
     def config(self) -> Config:
@@ -113,8 +140,9 @@ def new_plan(
     tick: float = TICK,
     broker: str = BROKER,
     stay: bool = False,
+    issued: float | None = None,
 ) -> FederationPlan:
-    """Return the plan of a new run over parts, one for each device.
+    """Return the plan of a new run over parts, one for each device; it is issued now by default.
 
     Raises:
         UsageError: the settings cannot be run by real devices.
@@ -128,7 +156,8 @@ def new_plan(
     if not 0 < tick <= beat:
         raise UsageError(f"`tick` must be above 0 and at most {beat:g} s, got {tick:g}")
     return FederationPlan(
-        run=entropy.draw(RUN_TAG).hex(),
+        run=entropy.draw(_RUN_ID).hex(),
+        issued=time.time() if issued is None else issued,
         manifest=manifest_digest(manifest),
         seed=manifest.seed,
         settings=plain(chosen),
@@ -164,33 +193,84 @@ def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = 
 
 def manifest_digest(manifest: Manifest) -> str:
     """Return the digest by which participants check that they have parts of the same graph."""
-    return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
+    return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=32).hexdigest()
 
 
-def write_plan(folder: Path, plan: FederationPlan) -> None:
-    """Write `run.json`."""
-    text = msgspec.json.format(msgspec.json.encode(plan), indent=1).decode()
-    write_text(folder / NAME, text + "\n")
+def write_plan(folder: Path, plan: FederationPlan, authority: FederationAuthority) -> None:
+    """Sign a plan, and write `run.json`."""
+    body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    write_bytes(folder / NAME, authority.sign(_PURPOSE, body))
 
 
 def read_plan(folder: Path) -> FederationPlan:
-    """Read `run.json`.
+    """Read `run.json` after checking the signature of the authority in the same folder.
 
     Raises:
-        InputError: it is missing, damaged or of another version.
+        InputError: it is missing, not signed by this authority, damaged or of another version.
     """
     path = folder / NAME
+    _, key = read_authority(folder)
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=FederationPlan)
-        if plan.lumos_run != FORMAT or len(plan.tag) != RUN_TAG:
+        body = signed_body(_PURPOSE, path.read_bytes(), key, "plan")
+        plan = msgspec.json.decode(body, type=FederationPlan)
+        if plan.lumos_run != FORMAT or not math.isfinite(plan.issued):
             raise ValueError("it is of another version of Lumos")
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); the plan of a run lies beside the parts"
         ) from None
+    except LumosError as error:
+        raise InputError(f"{path}: {error}") from None
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: is damaged or of another version ({one_line(error)})") from None
     return plan
+
+
+def planned_run(plan: FederationPlan, manifest: Manifest, delta: float) -> PlannedRun:
+    """Return the most that a run by this plan would tell of any device; ε at `delta`."""
+    config = plan.config
+    if config.train.randomness == "seeded":  # everybody can compute noise and draws
+        return PlannedRun(dict.fromkeys(QUESTIONS, math.inf), 0.0)
+    problem = problem_of(manifest, config, empty_part(manifest))
+    return config.profile.planned(problem, config, delta)
+
+
+def refuse_plan(plan: FederationPlan, manifest: Manifest, limits: AccountLimits) -> None:
+    """Refuse a plan that the owner of a device does not allow.
+
+    It depends on public files and on the limits only: a refusal tells nothing about the device.
+
+    Raises:
+        BudgetExceeded: the plan exceeds a limit, which the message names.
+    """
+    config, devices = plan.config, manifest.graph.devices
+    profile = config.train.profile
+    if profile not in limits.profiles:
+        raise _refused(f"it has `profile='{profile}'`", "profiles", ", ".join(limits.profiles))
+    if devices < limits.min_devices:
+        raise _refused(f"it is for {devices:,} devices", "min_devices", f"{limits.min_devices:,}")
+    planned = planned_run(plan, manifest, limits.delta)
+    for question, epsilon in planned.epsilon.items():
+        limit = limits.run_epsilon[question]
+        if epsilon > limit * TOLERANCE:
+            most = f"ε = {epsilon:.4g} at δ = {limits.delta:g}"
+            says = most if math.isfinite(epsilon) else "no guarantee"
+            raise _refused(
+                f"it has {says} about one {question}", f"run_epsilon {question}", f"{limit:g}"
+            )
+    if planned.noise < limits.min_noise:
+        raise _refused(
+            f"its sums have noise of {planned.noise:.3g} times the largest vector of a device",
+            "min_noise",
+            f"{limits.min_noise:g}",
+        )
+
+
+def _refused(what: str, limit: str, value: str) -> BudgetExceeded:
+    return BudgetExceeded(
+        f"the plan is refused: {what}, and the owner's limit `{limit}` is {value} ({LIMITS}); "
+        "nothing was sent"
+    )
 
 
 LOCK = "in-use"
@@ -264,7 +344,7 @@ class ParticipantFolder:
         if not path.exists():
             return None
         result: dict[str, Any] = read_json(path)
-        return result if result.get("run") == self.plan.run and WIRE in result else None
+        return result if result.get("run") == self.plan.tag.hex() and WIRE in result else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -25,8 +25,9 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
+from lumos.deploy.identity import fingerprint
 from lumos.deploy.nats import WIRE_COUNT, NatsLink, WireCount
-from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder
+from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder, refuse_plan
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
@@ -182,7 +183,7 @@ class _ParticipantProcess:
     def _result(self, job: TrainingJob, weights: Arrays, snapshot: Arrays) -> dict[str, Any]:
         """Return the entries common to the results of all participants."""
         return {
-            "run": self._folder.plan.run,
+            "run": self._folder.plan.tag.hex(),
             "randomness": self._folder.plan.config.train.randomness,
             "sums": int(snapshot.get(SUM_NUMBER, 0)),
             "weights_sha256": weights_digest(weights) if weights else None,
@@ -236,12 +237,16 @@ class DeviceProcess(_ParticipantProcess):
         super().__init__(folder, log, broker=broker)
         self._account_folder = account or folder.path
 
+    @cached_property
+    def _limits(self) -> AccountLimits:
+        return AccountLimits.read(self._account_folder)
+
     def _account(self, run: str) -> PrivacyAccount:
         """Return the privacy account; `run` names what is charged once."""
         return PrivacyAccount(
             self._account_folder,
             numbers=np.array([self._folder.participant]),
-            limits=AccountLimits.read(self._account_folder),
+            limits=self._limits,
             run=run,
         )
 
@@ -253,7 +258,7 @@ class DeviceProcess(_ParticipantProcess):
     def _answering(self) -> AnsweringFiles:
         folder = self._folder
         account = self._account("answers")
-        return AnsweringFiles(folder.path, folder.plan.run, folder.participant, account)
+        return AnsweringFiles(folder.path, folder.plan.tag.hex(), folder.participant, account)
 
     def run(self) -> bool:
         """Take part until the run has ended; False where a signal ended this process before.
@@ -261,7 +266,8 @@ class DeviceProcess(_ParticipantProcess):
         Raises:
             RunFailed: the run has failed, or goes on without this device.
             KeyboardInterrupt: Ctrl-C ended this process before.
-            InputError: a file is missing, damaged, or of another run.
+            InputError: a file is missing, damaged, or of another run; or the plan is an old one.
+            BudgetExceeded: the plan exceeds a limit of the device's owner.
         """
         with self._folder.locked():
             result = self._folder.ended_result()
@@ -272,6 +278,7 @@ class DeviceProcess(_ParticipantProcess):
                 else:
                     self._log("the run is over, and its result is here")
                 return True
+            self._check_plan()
             ended = asyncio.run(self._take_part())
             if ended is None:
                 return False
@@ -283,6 +290,13 @@ class DeviceProcess(_ParticipantProcess):
             if not self._folder.plan.stay:
                 self._delete(LOCK)
             return True
+
+    def _check_plan(self) -> None:
+        """Refuse a plan beyond the owner's limits, or an old one, before anything else is done."""
+        folder = self._folder
+        refuse_plan(folder.plan, folder.manifest, self._limits)
+        operator = fingerprint(folder.identity.authority)
+        self._account("").begin_plan(operator, folder.plan.issued)
 
     async def _take_part(self) -> str | None:
         """Return the end that the coordinator announced; None where a signal came before."""
@@ -375,7 +389,14 @@ class DeviceProcess(_ParticipantProcess):
         # A run that begins again with another secret draws anew, and is charged again.
         account = None if keys is None else self._account(keys.key("account", plan.tag).hex())
         return TrainingJob(
-            folder.manifest, plan.config, part, keys, opened, stays=plan.stay, account=account
+            folder.manifest,
+            plan.config,
+            part,
+            keys,
+            opened,
+            stays=plan.stay,
+            account=account,
+            plan=plan.tag,
         )
 
     def _write_result(self, job: TrainingJob, snapshot: Arrays) -> Arrays:
@@ -608,7 +629,14 @@ class CoordinatorProcess(_ParticipantProcess):
 
     async def _coordinate(self) -> str | None:
         folder, config = self._folder, self._folder.plan.config
-        job = TrainingJob(folder.manifest, config, None, None, on_epoch=self._history.on_epoch)
+        job = TrainingJob(
+            folder.manifest,
+            config,
+            None,
+            None,
+            on_epoch=self._history.on_epoch,
+            plan=folder.plan.tag,
+        )
         before = self._store.load()
         if before is not None:
             self._began -= float(before[_SECONDS])

@@ -521,7 +521,7 @@ class DeviceFolder(ParticipantState):
                 f"{path}: is of run {whole[:RUN_TAG].hex()}, not of {run.hex()}; {self.remedy}"
             )
         sync_folder(self.path)
-        return DeviceKeys(whole[RUN_TAG:])
+        return DeviceKeys(whole[RUN_TAG:], run)
 
     def forget_secret(self) -> None:
         """Overwrite and delete the secret: the run is over for this device."""

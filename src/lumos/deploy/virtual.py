@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from lumos.deploy.identity import described
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import (
@@ -29,13 +30,15 @@ from lumos.deploy.protocol.questions import AnsweredPairs, PairRecord
 from lumos.deploy.protocol.rounds import TICK, BegunAttempt
 from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
+from lumos.errors import ProtocolError
 from lumos.graph.parts import PartsFolder
 from lumos.secagg.openings import OpenedSums, Opening
 from lumos.secagg.topics import SUM, WRAPPED
 from lumos.training.config import Config
 from lumos.typing import Arrays, Doubles, Flags
 
-RUN = b"in virtual time!"
+RUN = b"the plan of runs in virtual time"
+"""Tag of a run: it stands for the digest of its plan."""
 MAX_SLEEP = 1.0
 """Longest time in seconds between two looks at a participant, as in a process."""
 
@@ -130,6 +133,8 @@ class Federation:
         watch: called with (time, sender, receiver, frames) of every packet that is sent.
         on_arrival: called in the same way when it arrives.
         stays: devices answer after the training.
+        given: by number, tag and settings of devices that were given another plan. The coordinator
+            speaks with each device by the plan that it has: it is the operator's.
     """
 
     folder: PartsFolder
@@ -142,6 +147,7 @@ class Federation:
     on_arrival: Callable[[float, int, int, list[Any]], None] | None = None
     lines: list[str] = field(default_factory=list)
     stays: bool = False
+    given: dict[int, tuple[bytes, Config]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.total = self.folder.manifest.graph.devices
@@ -177,10 +183,16 @@ class Federation:
         self.boots += 1
         self._worked.pop(participant, None)
         boot = self.boots.to_bytes(8, "little")
-        manifest, config = self.folder.manifest, self.config
+        manifest = self.folder.manifest
+        plan, config = self.given.get(participant, (RUN, self.config))
         if participant == COORDINATOR:
             job = TrainingJob(
-                manifest, config, None, None, on_epoch=lambda epoch: self.losses.append(epoch.loss)
+                manifest,
+                config,
+                None,
+                None,
+                on_epoch=lambda epoch: self.losses.append(epoch.loss),
+                plan=plan,
             )
             self.participants[participant] = CoordinatorParticipant(
                 job,
@@ -192,9 +204,9 @@ class Federation:
             )
             return
         part = self.folder.part([participant], config.train.task)
-        keys = DeviceKeys(self.secrets[participant])
+        keys = self.keys(participant)
         opened = self.stores[participant].opened()
-        job = TrainingJob(manifest, config, part, keys, opened, stays=self.stays)
+        job = TrainingJob(manifest, config, part, keys, opened, stays=self.stays, plan=plan)
         self.participants[participant] = DeviceParticipant(
             participant,
             job,
@@ -208,6 +220,15 @@ class Federation:
             self.lines.append,
             self.answered(participant),
         )
+
+    def keys(self, device: int) -> DeviceKeys:
+        """Return the keys of a device."""
+        return DeviceKeys(self.secrets[device], self.tag(device))
+
+    def tag(self, *ends: int) -> bytes:
+        """Return the tag in packets that the first of the ends accepts; the coordinator has all."""
+        device = next((end for end in ends if end != COORDINATOR), COORDINATOR)
+        return self.given.get(device, (RUN, self.config))[0]
 
     def start_answering(self, device: int, arrays: Arrays) -> None:
         """Start a device after the training, with what it kept of it."""
@@ -268,16 +289,18 @@ class Federation:
                 return  # it was killed while it was sending
             self._send((number, receiver, self.encoded(number, receiver, frames)))
 
-    @staticmethod
-    def encoded(sender: int, receiver: int, frames: list[Any]) -> bytes:
+    def encoded(self, sender: int, receiver: int, frames: list[Any]) -> bytes:
         """Return a packet."""
-        return encode(Route(RUN, sender, receiver), frames)
+        return encode(Route(self.tag(sender, receiver), sender, receiver), frames)
 
-    @staticmethod
-    def decoded(packet: Packet) -> list[Any]:
-        """Return the frames of a packet."""
+    def decoded(self, packet: Packet) -> list[Any]:
+        """Return the frames of a packet, as its receiver reads it; none if it is refused."""
         sender, receiver, body = packet
-        return decode(Route(RUN, sender, receiver), body)
+        try:
+            return decode(Route(self.tag(receiver, sender), sender, receiver), body)
+        except ProtocolError as error:
+            self.lines.append(f"{described(sender)}: {error}; dropped")
+            return []
 
     def forward(self, sender: int, receiver: int, frames: list[Any]) -> None:
         """Send a packet of a participant that is killed right after it."""
@@ -304,6 +327,8 @@ class Federation:
             participant = self.participants.get(packet[1])
             if participant is not None:
                 frames = self.decoded(packet)
+                if not frames:
+                    continue
                 if self.on_arrival is not None:
                     self.on_arrival(self.now, packet[0], packet[1], frames)
                 participant.receive(packet[0], frames, self.now)

@@ -135,10 +135,17 @@ def _nonce(purpose: str, step: int) -> bytes:
 
 
 class PublicRandomness:
-    """Randomness that everyone can recompute from the run seed."""
+    """Randomness that everyone can recompute from the run seed.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: run seed.
+        plan: digest of the plan of real devices, which enters the draw of the mask graph; empty in
+            a simulation.
+    """
+
+    def __init__(self, seed: int, plan: bytes = b"") -> None:
         self.seed: int = typed("seed", seed, int)
+        self.plan = plan
 
     def generator(self, purpose: str, step: int = 0) -> np.random.Generator:
         """A generator of its own for each purpose and step."""
@@ -180,12 +187,16 @@ class DeviceKeys(InMemoryOnly):
 
     Args:
         secret: 32 bytes from the operating system, of one run.
+        plan: digest of the run's plan. It enters all keys: with a changed plan no noise, mask or
+            nonce is drawn again.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, plan: bytes = b"") -> None:
         if len(secret) != KEY_BYTES:
             raise ValueError(f"a device secret has {KEY_BYTES} bytes")
-        self._secret = secret
+        self._secret = blake2b(
+            plan, key=secret, digest_size=KEY_BYTES, person=b"lumos plan"
+        ).digest()
 
     def key(self, purpose: str, run: bytes) -> bytes:
         """32 bytes: the same for the same purpose and run, and independent of all others."""

@@ -12,6 +12,8 @@ has paid too. A run that is resumed is not charged twice. Totals are never store
 of the charges.
 
 **Limits.** A charge that would exceed a limit of the owner is refused. Nothing is written then.
+The limits of one run are checked before it begins (`lumos.deploy.plan.refuse_plan`). An account
+remembers when the last plan of each operator was issued, and refuses an older one.
 
 **File.** Only its owner can read it: it holds each device's label, to notice a change. It is
 replaced all or nothing, and it is on the disk before anything is released. A checksum notices
@@ -25,7 +27,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,9 +90,16 @@ class _Limit(NamedTuple):
     advice: str
 
 
+MAX_RUN_EPSILON = {LABEL: 4.0, FEATURES: 10.0, RECORD: 14.0, NORM: 24.0, EDGE: 16.0}
+"""Default limits of one run by question: default settings cost 3, 8, 11, 21.6 and 13.6 at most."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AccountLimits:
-    """Limits of a device's owner over all runs. A plan cannot change them on a real device."""
+    """Limits of a device's owner, over all runs and for the plan of one run.
+
+    A plan cannot change them on a real device. Simulations have no plan.
+    """
 
     lifetime_epsilon: float = 4.0
     """Largest total ε of randomized labels."""
@@ -103,11 +112,36 @@ class AccountLimits:
     """δ of all sums together."""
     score_queries: int = 16
     """Largest number of score queries that involve the device; 0 for no limit."""
+    run_epsilon: Mapping[str, float] = field(default_factory=dict)
+    """Largest ε of one run at `delta`, by question: a plan that states more, or no guarantee, is
+    refused. Questions that are not named have the default, `MAX_RUN_EPSILON`."""
+    min_devices: int = 10
+    """Smallest number of devices of a plan."""
+    min_noise: float = 0.5
+    """Least standard deviation of the noise in each sum, in units of the largest norm of one
+    device's vector. Default settings have 0.56 with two propagated labels."""
+    profiles: Sequence[str] = ("strict",)
+    """Profiles that a plan may have."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name.startswith("lifetime_") and not value > 0:
                 raise UsageError(f"`{name}` must be above 0, got {value}")
+        for question, epsilon in self.run_epsilon.items():
+            if question not in QUESTIONS or not epsilon > 0:
+                raise UsageError(
+                    f"`run_epsilon` must be above 0 for some of {', '.join(QUESTIONS)}; got "
+                    f"{question!r}: {epsilon}"
+                )
+        object.__setattr__(self, "run_epsilon", {**MAX_RUN_EPSILON, **self.run_epsilon})
+        if isinstance(self.profiles, str):
+            raise UsageError(f"`profiles` must be a list, got {self.profiles!r}")
+        object.__setattr__(self, "profiles", tuple(self.profiles))
+        if not self.min_noise >= 0 or not self.min_devices >= 0:
+            raise UsageError(
+                "`min_noise` and `min_devices` must be 0 or more, got "
+                f"{self.min_noise} and {self.min_devices}"
+            )
         if not 0 < self.delta < 1:
             raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
         if self.score_queries < 0:
@@ -125,8 +159,22 @@ class AccountLimits:
             return cls()
         try:
             return cls(**read_json(path))
-        except (TypeError, UsageError) as error:
+        except (TypeError, AttributeError, UsageError) as error:
             raise InputError(f"{path}: {one_line(error)}; correct it, or delete it") from None
+
+    @classmethod
+    def none(cls) -> "AccountLimits":
+        """Return limits that allow every plan: for tests, and for federations on one machine."""
+        return cls(
+            lifetime_epsilon=math.inf,
+            lifetime_propagated_epsilon=math.inf,
+            lifetime_feature_epsilon=math.inf,
+            score_queries=0,
+            run_epsilon=dict.fromkeys(QUESTIONS, math.inf),
+            min_devices=0,
+            min_noise=0.0,
+            profiles=("strict", "paper"),
+        )
 
     def write(self, folder: Path) -> None:
         """Write `limits.json`."""
@@ -386,6 +434,29 @@ class PrivacyAccount:
             states = ["", *(f"{mark:016x}" for mark in state["marks"].tolist())]
             return next((each for each in states if _digest(run_in(each)) in known), states[-1])
 
+    def begin_plan(self, operator: str, issued: float) -> None:
+        """Remember the newest plan of an operator.
+
+        Args:
+            operator: identifies the operator.
+            issued: time at which the plan was made, in seconds since 1970.
+
+        Raises:
+            InputError: a later plan was begun: this one was sent again.
+        """
+        with self.transaction() as state:
+            of = state["plans/operator"] == operator
+            last = float(state["plans/issued"][of].max(initial=-math.inf))
+            if issued < last:
+                raise InputError(
+                    f"the plan is refused: it is {last - issued:,.0f} s older than the last plan "
+                    f"of this operator that the device began ({self.path}); fetch the newest one"
+                )
+            if issued > last:
+                state["plans/operator"] = np.append(state["plans/operator"][~of], operator)
+                state["plans/issued"] = np.append(state["plans/issued"][~of], issued)
+                self._changed = True
+
     # Charges.
 
     def charge(self, amounts: Mapping[str, float], devices: Ints, part: str = "") -> None:
@@ -641,6 +712,8 @@ def _empty() -> Arrays:
         "charges/kind": text,
         "charges/amount": number,
         "charges/devices": np.empty((0, 0), np.uint8),
+        "plans/operator": text,
+        "plans/issued": number,
     }
 
 

@@ -1,5 +1,6 @@
 """Settings of the paper's profile: what a device releases, what receivers make of it, the trees."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -9,6 +10,7 @@ import numpy as np
 from lumos.errors import InputError, UsageError, one_of
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
+from lumos.ldp.account import EDGE, QUESTIONS
 from lumos.ldp.bounds import refuse_outside
 from lumos.ldp.one_bit import ENCODERS, ONE_BIT, EncoderSettings
 from lumos.training.config import Config, TrainSettings
@@ -16,6 +18,7 @@ from lumos.training.metrics import dot_products
 from lumos.training.problem import Problem
 from lumos.training.profile import (
     PAPER,
+    PlannedRun,
     ProfileTexts,
     RunSizes,
     SumStage,
@@ -153,6 +156,10 @@ class PaperProfile:
         if facts.sparse:
             lowest, highest = min(lowest, 0.0), max(highest, 0.0)
         refuse_outside(lowest, highest, paper.low, paper.high)
+
+    def planned(self, problem: Problem, config: "Config", delta: float) -> PlannedRun:
+        """Return what the trees reveal, all that real devices compute: there is no sum."""
+        return PlannedRun({**dict.fromkeys(QUESTIONS, 0.0), EDGE: math.inf}, math.inf)
 
     def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """The control has randomness of its own."""

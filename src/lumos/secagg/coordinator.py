@@ -42,6 +42,7 @@ class SecureCoordinator:
         settings: public settings, the same everywhere.
         drops_refused: a message that breaks the rules is dropped, and its sender counts as silent
             in that stage, so that it does not stop the others; False: it raises.
+        plan: as in `PublicRandomness`.
     """
 
     label = "secure"
@@ -53,9 +54,10 @@ class SecureCoordinator:
         settings: AggregateSettings | None = None,
         *,
         drops_refused: bool = False,
+        plan: bytes = b"",
     ) -> None:
         settings = settings or AggregateSettings()
-        self._drops_refused = drops_refused
+        self._drops_refused, self._plan = drops_refused, plan
         self.refused: list[int] = []
         """Senders of messages that were dropped, in the order of time."""
         self._total = total
@@ -70,7 +72,7 @@ class SecureCoordinator:
 
     def setup(self) -> Program[None]:
         """Run SETUP: hold the draw of the mask graph, once per run, before the first sum."""
-        self._place((yield from hold_draw(self._total, self.parameters.minimum)))
+        self._place((yield from hold_draw(self._total, self.parameters.minimum, self._plan)))
 
     def _place(self, seed: bytes) -> None:
         self._seed, self._run = seed, seed_tag(seed)

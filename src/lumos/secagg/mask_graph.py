@@ -96,11 +96,14 @@ class MaskGraph:
 # It is held in the `setup` of every run, after enrolment: the ids 0 … n - 1 are fixed and public.
 #
 # 1. Each device draws a contribution r_u of 16 bytes from its private randomness, and sends the
-#    coordinator the commitment c_u = H(n, draw, u, r_u).
+#    coordinator the commitment c_u = H(plan, n, draw, u, r_u).
 # 2. The coordinator sends everyone D = H(c_0 … c_{n-1}).
 # 3. Each device sends r_u; the coordinator sends everyone r_0 … r_{n-1}, 16 n bytes.
-# 4. Each device finds its own r_u in the list, recomputes all c and D, and takes seed = H(n, draw,
-#    r_0 … r_{n-1}). Mask neighbours compare a tag of it with their keys.
+# 4. Each device finds its own r_u in the list, recomputes all c and D, and takes seed = H(plan, n,
+#    draw, r_0 … r_{n-1}). Mask neighbours compare a tag of it with their keys.
+#
+# *plan* is the digest of the signed plan of real devices, and empty in a simulation. Devices with
+# different plans take different seeds, so none of them has a mask neighbour with another plan.
 #
 # **Guarantee**, for BLAKE2b as a random oracle, against a coordinator that lies and any number of
 # devices: the seed that an honest device takes is uniform, given all that anybody knew before that
@@ -133,10 +136,10 @@ def draw_seed(shard: Shard) -> Program[bytes]:
         Forged: the coordinator's list is not what devices bound themselves to.
         Equivocation: the coordinator sent hosted devices different things.
     """
-    everyone = np.arange(len(shard))
+    everyone, plan = np.arange(len(shard)), shard.public.plan
     for draw in range(DRAWS):
         mine = contributions_of(shard, draw)
-        bound = commitments(mine, shard.devices, shard.total, draw)
+        bound = commitments(mine, shard.devices, shard.total, draw, plan)
         yield DRAW_COMMITMENT.to_coordinator(shard, everyone, bound)
         digest = _received(shard, (yield DRAW_DIGEST.nothing()))
         if digest is None:
@@ -150,20 +153,20 @@ def draw_seed(shard: Shard) -> Program[bytes]:
         shown = listed.reshape(shard.total, CONTRIBUTION)
         if not np.array_equal(shown[shard.devices], mine):
             raise Forged("the list of a draw has not what a device contributed")
-        if list_digest(commitments(shown, np.arange(shard.total), shard.total, draw)) != (
-            digest.tobytes()
-        ):
+        total = shard.total
+        if list_digest(commitments(shown, np.arange(total), total, draw, plan)) != digest.tobytes():
             raise Forged("the list of a draw is not what devices bound themselves to")
-        return seed_of(shown, draw)
+        return seed_of(shown, draw, plan)
     raise _void()
 
 
-def hold_draw(total: int, minimum: int | None = None) -> Program[bytes]:
+def hold_draw(total: int, minimum: int | None = None, plan: bytes = b"") -> Program[bytes]:
     """The coordinator's part: the seed of the mask graph.
 
     Args:
         total: number of devices.
         minimum: how many have to take part; None: all of them.
+        plan: as in `PublicRandomness`.
     """
     everyone = np.arange(total)
     for draw in range(DRAWS):
@@ -173,16 +176,16 @@ def hold_draw(total: int, minimum: int | None = None) -> Program[bytes]:
             continue
         if len(absent):
             nothing = np.zeros((len(absent), CONTRIBUTION), np.uint8)
-            bound[absent] = commitments(nothing, absent, total, draw)
+            bound[absent] = commitments(nothing, absent, total, draw, plan)
         digest = np.frombuffer(list_digest(bound), np.uint8)
         yield DRAW_DIGEST.from_coordinator(everyone, np.broadcast_to(digest, (total, PUBLIC_HASH)))
         shown, _ = _filled((yield DRAW_CONTRIBUTION.nothing()), total, CONTRIBUTION)
-        if not np.array_equal(commitments(shown, everyone, total, draw), bound):
+        if not np.array_equal(commitments(shown, everyone, total, draw, plan), bound):
             yield DRAW_LIST.nothing()
             continue
         listed = np.ascontiguousarray(shown).ravel()
         yield DRAW_LIST.from_coordinator(everyone, np.broadcast_to(listed, (total, listed.size)))
-        return seed_of(shown, draw)
+        return seed_of(shown, draw, plan)
     raise _void()
 
 
@@ -192,7 +195,9 @@ def contributions_of(shard: Shard, draw: int) -> Bytes:
     return np.ascontiguousarray(words, "<u4").view(np.uint8).reshape(len(shard), CONTRIBUTION)
 
 
-def commitments(contributions: Bytes, devices: Ints, total: int, draw: int) -> Bytes:
+def commitments(
+    contributions: Bytes, devices: Ints, total: int, draw: int, plan: bytes = b""
+) -> Bytes:
     """[devices, 32] what binds each device to its contribution and hides it (128 uniform bits)."""
     size = 3 * _ID + CONTRIBUTION
     rows = np.empty((len(devices), size), np.uint8)
@@ -202,7 +207,10 @@ def commitments(contributions: Bytes, devices: Ints, total: int, draw: int) -> B
     whole = rows.tobytes()
     hashed = b"".join(
         blake2b(
-            whole[start : start + size], digest_size=PUBLIC_HASH, person=b"lumos draw bound"
+            whole[start : start + size],
+            digest_size=PUBLIC_HASH,
+            key=plan,
+            person=b"lumos draw bound",
         ).digest()
         for start in range(0, len(whole), size)
     )
@@ -215,11 +223,11 @@ def list_digest(bound: Bytes) -> bytes:
     return blake2b(whole, digest_size=PUBLIC_HASH, person=b"lumos draw list").digest()
 
 
-def seed_of(contributions: Bytes, draw: int) -> bytes:
+def seed_of(contributions: Bytes, draw: int, plan: bytes = b"") -> bytes:
     """The seed, 32 bytes, from all contributions in the order of the ids."""
     numbers = np.array([len(contributions), draw], "<i8").tobytes()
     whole = numbers + np.ascontiguousarray(contributions).tobytes()
-    return blake2b(whole, digest_size=PUBLIC_HASH, person=b"lumos draw seed").digest()
+    return blake2b(whole, digest_size=PUBLIC_HASH, key=plan, person=b"lumos draw seed").digest()
 
 
 def seed_tag(seed: bytes) -> bytes:

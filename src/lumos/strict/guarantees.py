@@ -35,7 +35,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, RECORD
+from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, QUESTIONS, RECORD
+from lumos.secagg.noise import epsilon_for
 from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
@@ -168,6 +169,14 @@ _RELATIONS = {
     DEGREE: None,
 }
 """None: there is no guarantee."""
+_ROWS = {
+    LABEL: LABEL_REPLACED,
+    FEATURES: FEATURES_REPLACED,
+    RECORD: RECORD_REPLACED,
+    NORM: CONTRIBUTION_ZEROED,
+    EDGE: EDGE_ADDED_OR_REMOVED,
+}
+"""By question of the privacy account, the row of the table."""
 
 
 def classify_guarantees(
@@ -196,11 +205,41 @@ def _classify_rows(schedule: ClassifySchedule, spent: Mapping[str, Disclosed]) -
     return rows
 
 
-def _cell(schedule: ClassifySchedule, role: Role, spent: Disclosed, relation: _Relation) -> Cell:
-    """Return ε of messages and (ε, δ) of sums, added up."""
+def _amounts(spent: Disclosed, relation: _Relation) -> tuple[float, float]:
+    """Return ε of messages, and μ of sums."""
     epsilon = relation.labels * spent.label + relation.propagated * spent.propagated_labels
     epsilon += relation.predicted * spent.predicted_labels
-    mu = relation.changes * spent.mu[relation.question] if relation.question else 0.0
+    return epsilon, relation.changes * spent.mu[relation.question] if relation.question else 0.0
+
+
+def planned_epsilons(schedule: ClassifySchedule | LinkSchedule, delta: float) -> dict[str, float]:
+    """Return the largest ε of any role in a run, by question; infinite without a guarantee.
+
+    Those of links are by sums: score queries are limited by their number.
+    """
+    if isinstance(schedule, LinkSchedule):
+        mu = schedule.disclosed().mu
+        sums = {question: _epsilon(schedule, mu[question], delta) for question in QUESTIONS}
+        return {**sums, EDGE: math.inf}
+    largest = dict.fromkeys(QUESTIONS, 0.0)
+    for role in ROLES.values():
+        for question, about in _ROWS.items():
+            relation = _RELATIONS[about]
+            if relation is not None:
+                epsilon, of_sums = _amounts(schedule.disclosed(role), relation)
+                if relation.question and schedule.stages_of(role):
+                    epsilon += _epsilon(schedule, of_sums, delta)
+                largest[question] = max(largest[question], epsilon)
+    return largest
+
+
+def _epsilon(schedule: Schedule, mu: float, delta: float) -> float:
+    return epsilon_for(mu, delta) if schedule.noisy else math.inf
+
+
+def _cell(schedule: ClassifySchedule, role: Role, spent: Disclosed, relation: _Relation) -> Cell:
+    """Return ε of messages and (ε, δ) of sums, added up."""
+    epsilon, mu = _amounts(spent, relation)
     if relation.question == EDGE and spent.answers:
         return Cell(f"{NONE}: answers about links are about edges")
     account = schedule.account(mu)

@@ -38,6 +38,7 @@ from lumos.strict.accounting import (
 )
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.features import feature_form
+from lumos.strict.guarantees import planned_epsilons
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import (
     CALIBRATION_QUERIES,
@@ -56,7 +57,7 @@ from lumos.strict.stages import Schedule
 from lumos.strict.texts import texts
 from lumos.training.config import UPDATES, TrainSettings
 from lumos.training.problem import Problem
-from lumos.training.profile import STRICT, ProfileTexts
+from lumos.training.profile import STRICT, PlannedRun, ProfileTexts
 from lumos.training.split import Role
 from lumos.typing import Arrays, Flags, Ints
 
@@ -282,6 +283,17 @@ class StrictProfile:
                 "would reveal the number of neighbours"
             )
 
+    def planned(self, problem: Problem, config: "Config", delta: float) -> PlannedRun:
+        """Return the most that a run of real devices would tell of any device; ε at `delta`."""
+        schedule: ClassifySchedule | LinkSchedule
+        if config.train.task == "classify":
+            schedule = classify_schedule(problem, config)
+        else:
+            schedule = self._link_schedule(problem.facts, config)
+        noises = [stage.noise(step) for stage, step in schedule.sums]
+        least = min(0.0 if noise is None else noise.sigma for noise in noises)
+        return PlannedRun(planned_epsilons(schedule, delta), least)
+
     def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """Return the name of the randomness: runs that differ in anything have different names."""
         if control or settings_of(config).account is None:
@@ -326,7 +338,8 @@ class StrictProfile:
             account = self._account(problem, config, randomness)
         followed = None
         if follows:
-            followed = FollowedSums(problem.facts.devices, coordinator, config)
+            plan = shards[0].public.plan
+            followed = FollowedSums(problem.facts.devices, coordinator, config, plan)
         schedule: ClassifySchedule | LinkSchedule
         trainer: Any
         if config.train.task == "classify":

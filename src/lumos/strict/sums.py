@@ -152,15 +152,18 @@ class FollowedSums:
         total: number of devices.
         endpoint: the coordinator's.
         config: settings.
+        plan: as in `PublicRandomness`.
 
     Raises:
         UsageError: sums are ideal.
     """
 
-    def __init__(self, total: int, endpoint: Endpoint, config: Config) -> None:
+    def __init__(self, total: int, endpoint: Endpoint, config: Config, plan: bytes = b"") -> None:
         if config.train.aggregate != "secure":
             raise UsageError("real devices need `aggregate='secure'`")
-        self._sums = SecureCoordinator(total, endpoint, config.updates, drops_refused=True)
+        self._sums = SecureCoordinator(
+            total, endpoint, config.updates, drops_refused=True, plan=plan
+        )
         self._pairs = PairedCoordinator(self._sums)
 
     def refused(self) -> list[int]:

@@ -6,7 +6,7 @@ A profile is a folder of `lumos` with an object of the form of `Profile`, and on
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
@@ -152,6 +152,16 @@ class ProfileSettings(Protocol):
         ...
 
 
+class PlannedRun(NamedTuple):
+    """The most that a run would tell of any device, from what is public before it begins."""
+
+    epsilon: Mapping[str, float]
+    """By question of the privacy account: ε at a chosen δ; infinite where there is no guarantee."""
+    noise: float
+    """Least standard deviation of the noise in a sum, in units of the largest norm of a device's
+    vector; infinite where there are no sums."""
+
+
 class Profile(Protocol[Result]):
     """One way to train over devices: its doors, settings, programs and guarantees."""
 
@@ -193,6 +203,10 @@ class Profile(Protocol[Result]):
 
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Refuse what cannot be trained, before anything is written or balanced."""
+        ...
+
+    def planned(self, problem: "Problem", config: "Config", delta: float) -> PlannedRun:
+        """Return the most that a run of real devices would tell of any device; ε at `delta`."""
         ...
 
     def randomness(self, problem: "Problem", config: "Config", *, control: bool) -> str:

@@ -30,7 +30,7 @@ from lumos.exchange.endpoint import check_form, check_no_padding
 from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 """Participants with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
@@ -129,7 +129,8 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
 
 Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | MaskedFlags | Closed
 
-RUN_TAG = 16
+RUN_TAG = 32
+"""Bytes of the tag of a run: the digest of its signed plan."""
 _HEAD = Struct(f"<B{RUN_TAG}sqqI")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Frame])

@@ -239,6 +239,7 @@ class TrainingJob:
         on_epoch: called after every epoch.
         stays: whether the device answers after the training, also after a restart.
         account: privacy account of the device over all runs; None for none.
+        plan: digest of the signed plan.
     """
 
     def __init__(
@@ -252,9 +253,10 @@ class TrainingJob:
         *,
         stays: bool = False,
         account: PrivacyAccount | None = None,
+        plan: bytes = b"",
     ) -> None:
         self._manifest, self._config, self._keys = manifest, config, keys
-        self.account = account
+        self.account, self._plan = account, plan
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
         self._seeded = config.train.randomness == "seeded"
@@ -318,7 +320,7 @@ class TrainingJob:
     @property
     def public(self) -> PublicRandomness:
         """Public randomness of the run."""
-        return PublicRandomness(self._problem.seed)
+        return PublicRandomness(self._problem.seed, self._plan)
 
     @property
     def left(self) -> int:
@@ -487,7 +489,7 @@ class TrainingJob:
             np.zeros(2, np.int64),
             np.empty(0, np.int64),
             PrivateRandomness(secrets),
-            PublicRandomness(self._problem.seed),
+            self.public,
         )
 
     @property
@@ -496,14 +498,14 @@ class TrainingJob:
 
     def _shard(self, variant: str) -> Shard:
         """Return the shard of the device, or an empty one, with the randomness of a variant."""
-        part, seed = self._part, self._problem.seed
+        part = self._part
         return Shard(
             part.devices,
             part.total,
             part.offsets,
             part.neighbours,
             PrivateRandomness(self._secrets(variant)),
-            PublicRandomness(seed),
+            self.public,
             self._keys,
             self._absent,
         )
@@ -547,8 +549,8 @@ class TrainingJob:
         settings = self._config.trees
         balancer = BALANCERS[settings.balancer]
         if self._follows:
-            public, present = PublicRandomness(self._problem.seed), self._tree_shard.present
-            yield from balancer.coordinator_program(present, public, settings)
+            present = self._tree_shard.present
+            yield from balancer.coordinator_program(present, self.public, settings)
             return
         shard, comparer = self._tree_shard, self._comparer()
         kept = yield from balancer.device_program(
