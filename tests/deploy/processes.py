@@ -29,6 +29,7 @@ from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
+from lumos.ldp.account import AccountLimits
 from lumos.storage import read_json
 
 MakeFaults = Callable[[int, int], LinkFaults | None]
@@ -180,6 +181,8 @@ class Processes(Participants):
         self.broker.start()
         settings = {"randomness": "seeded", **self._settings}
         self.layout.hand_out_plan(settings, beat=self._beat, broker=self.broker.address)
+        for folder in self.layout.device_folders():
+            AccountLimits.none().write(folder)  # of an owner who allows seeded randomness
         super().__enter__()
         return self
 

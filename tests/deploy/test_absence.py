@@ -301,7 +301,7 @@ def test_devices_stay_until_all_have_finished(twelve: PartsFolder, short: Config
     late: list[float] = []
 
     def route(now: float, packet: Packet) -> list[float]:
-        frames = Federation.decoded(packet)
+        frames = federation.decoded(packet)
         if any(isinstance(frame, Data) and frame.topic.endswith("told") for frame in frames):
             late.append(now)
             if packet[1] == LOST and now < late[0] + 10:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.deploy.disk_federation import parts_of_devices
 
-from lumos.deploy.protocol.frames import Data
+from lumos.deploy.protocol.frames import RUN_TAG, Data
 from lumos.deploy.protocol.job import SETUP, TrainingJob
 from lumos.deploy.protocol.questions import AnsweredPairs
 from lumos.deploy.state import ANSWERS, BEGUN, SECRET, AnsweringFiles, DeviceFolder
@@ -40,6 +40,8 @@ EPSILON, CLASSES = 3.0, 6
 BOUND = math.exp(EPSILON) / (math.exp(EPSILON) + CLASSES - 1)
 """Largest probability of guessing a label from one draw, where all are equally likely: 80.1 %."""
 STARTS = 6
+ONE, TWO = (bytes([number]) * RUN_TAG for number in (1, 2))
+"""Tags of two runs."""
 REAL: dict[str, Any] = {"aggregate": "secure", "randomness": "system"}
 
 
@@ -319,7 +321,7 @@ def test_a_new_run_begins_without_the_files_of_the_last_one_and_with_the_account
     tmp_path: Path,
 ) -> None:
     """A run that failed has left its files; the account is all that counts from run to run."""
-    one, two = b"one run's tag...", b"another run's tag"[:16]
+    one, two = ONE, TWO
     folder = DeviceFolder(tmp_path)
     folder.begin_run(one)
     folder.keys(one)
@@ -347,18 +349,18 @@ def test_a_new_run_begins_without_the_files_of_the_last_one_and_with_the_account
 def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that was changing runs when the power went."""
     folder = DeviceFolder(tmp_path)
-    folder.begin_run(b"one run's tag...")
-    folder.keys(b"one run's tag...")
+    folder.begin_run(ONE)
+    folder.keys(ONE)
     folder.add_peer(3)
     with monkeypatch.context() as patch:
         patch.setattr("lumos.deploy.state.write_bytes", lambda *_args, **_how: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            DeviceFolder(tmp_path).begin_run(b"two run's tag...")
+            DeviceFolder(tmp_path).begin_run(TWO)
     return tmp_path
 
 
 def test_a_change_of_runs_that_was_interrupted_is_made_again(interrupted: Path) -> None:
     folder = DeviceFolder(interrupted)
-    folder.begin_run(b"two run's tag...")
-    folder.keys(b"two run's tag...")
+    folder.begin_run(TWO)
+    folder.keys(TWO)
     assert folder.peers() == set()

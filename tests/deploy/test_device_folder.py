@@ -22,7 +22,7 @@ from lumos.secagg.openings import Opening
 from lumos.storage import read_arrays
 from lumos.typing import Arrays
 
-RUN, OTHER_RUN = b"a run of a test!", b"another test run"
+RUN, OTHER_RUN = b"a run of a test!" * 2, b"another test run" * 2
 NEVER_BACK = "this device cannot go on with the run, and is left out after the deadline"
 
 

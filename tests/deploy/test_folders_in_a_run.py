@@ -12,6 +12,7 @@ from tests.deploy.secrets_in_memory import Search, SecretsInMemory, written
 import lumos
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.state import DeviceFolder, read_snapshot
+from lumos.deploy.virtual import RUN
 from lumos.device.shard import COORDINATOR
 from lumos.exchange.messages import TOPICS, Door
 from lumos.graph.parts import PartsFolder
@@ -268,7 +269,7 @@ def test_the_scan_finds_a_store_that_writes_a_secret(
             if len(scan_of[0].secrets.chains):
                 secret = scan_of[0].secrets.chains[-1]
                 if what == "secret":
-                    secret = self.keys(b"a run of a test!")._secret
+                    secret = self.keys(RUN)._secret
                 elif what == "agreement":
                     secret = next(iter(scan_of[0].secrets._agreements()))
                 leaked: Any = np.frombuffer(secret, np.uint8)

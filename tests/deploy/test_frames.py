@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lumos.deploy.protocol.frames import (
     PADDING,
+    RUN_TAG,
     Acknowledged,
     Alive,
     Closed,
@@ -27,7 +28,7 @@ from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.exchange.messages import Batch
 from lumos.secagg.topics import LEFT_OUT, MASKED, VERDICT
 
-ROUTE = Route(b"sixteen bytes...", 3, -1)
+ROUTE = Route(b"thirty-two bytes of a plan's tag", 3, -1)
 KEY = RoundKey(4, 0, 1, 9)
 EVERY: list[Frame] = [
     Data(KEY, "aggregate/masked", 1, b"abc", [3]),
@@ -57,7 +58,7 @@ def test_a_short_message_and_none_have_one_size() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        ROUTE._replace(run=b"another run ...."),
+        ROUTE._replace(run=b"r" * RUN_TAG),
         ROUTE._replace(sender=4),
         ROUTE._replace(receiver=4),
         Route(ROUTE.run, ROUTE.receiver, ROUTE.sender),  # back to its sender

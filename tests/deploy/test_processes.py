@@ -26,7 +26,7 @@ from lumos.deploy.broker import Broker
 from lumos.deploy.identity import subject
 from lumos.deploy.local_federation import FederationLayout, children_of
 from lumos.deploy.nats import connect
-from lumos.deploy.plan import LOCK, ParticipantFolder, read_plan, write_plan
+from lumos.deploy.plan import LOCK, ParticipantFolder, read_plan
 from lumos.deploy.processes import SOCKET, ask_device
 from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, RunState, encode
 from lumos.device.shard import COORDINATOR
@@ -198,17 +198,21 @@ def test_a_run_of_lumos_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             end(up.process_of(layout.device(0)))
             end(up.process_of(layout.device(8)), signal.SIGTERM)
             asyncio.run(send_bad(bad, others))
-            write_plan(layout.device(0), msgspec.structs.replace(plan, stay=False))
-            for device in (0, 8):
-                participants.start(device)
+            participants.start(8)
+            signed = (layout.device(0) / "run.json").read_bytes()
+            (layout.device(0) / "run.json").write_bytes(signed.replace(b"8.0", b"9.0"))
+            participants.start(0)
+            until(lambda: 0 in participants.statuses)
+            assert participants.statuses == {0: 2}
+            assert "run.json: is not signed by this authority" in participants.lines()
+            (layout.device(0) / "run.json").write_bytes(signed)
+            participants.start(0)
             (up.hold / "7").unlink()
 
             until(lambda: up.said.read_text().endswith("\n"))
             check_result(json.loads(up.said.read_text()), participants)
             assert participants.weights() == {simulated.summary()["weights_sha256"]}
             check_run_folder(up, simulated, capsys)
-            until(lambda: 0 in participants.statuses)  # the only one that does not stay
-            assert participants.statuses == {0: 0}
             check_questions(participants, capsys)
 
             up.process.send_signal(signal.SIGINT)
@@ -331,7 +335,6 @@ def check_end(up: Up, participants: Participants) -> None:
         assert sign not in errors + participants.lines()
     assert list(up.temporary.iterdir()) == []
     for device in (0, 3, 5):
-        stays = {LOCK} if device else set()
         part = {f"part-{device:05}.safetensors"}
-        kept = part | HANDED_OUT | IDENTITY | RESULT | stays | OF_THE_DEVICE
+        kept = part | HANDED_OUT | IDENTITY | RESULT | {LOCK} | OF_THE_DEVICE
         assert files_of(participants.layout.device(device)) == kept  # and no secret of the run

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,8 +13,8 @@ import lumos.deploy.local_federation as federation_layout
 from lumos import Graph, load
 from lumos.crypto import entropy
 from lumos.deploy.local_federation import lay_out
-from lumos.deploy.pki import LOOPBACK, make_federation
-from lumos.deploy.plan import ParticipantFolder, handed_out
+from lumos.deploy.pki import LOOPBACK, FederationAuthority, make_federation
+from lumos.deploy.plan import ParticipantFolder, handed_out, read_plan, write_plan
 from lumos.errors import InputError, UsageError
 from lumos.graph.facts import fingerprint
 from lumos.graph.parts.manifest import read_manifest
@@ -45,7 +46,7 @@ def prepare(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Any
         task = settings.get("task", "classify")
         split: GivenSplit = None if task == "link" else public_roles()
         layout = lay_out(graph, made[-1], split=split, task=task)
-        layout.hand_out_plan(settings)
+        layout.hand_out_plan(settings, issued=1.0)
         return layout
 
     return prepared
@@ -133,8 +134,9 @@ def test_only_seeded_randomness_has_facts_of_a_simulation(prepare: Any) -> None:
     for name in ("manifest.json", "run.json"):
         shutil.copyfile(simulated.device(0) / name, real.device(0) / name)
     ParticipantFolder.open(real.device(0), coordinator=False)
-    text = (real.device(0) / "run.json").read_text()
-    (real.device(0) / "run.json").write_text(text.replace('"seeded"', '"system"'))
+    plan = read_plan(real.device(0))
+    system = msgspec.structs.replace(plan, settings={**plan.settings, "randomness": "system"})
+    write_plan(real.device(0), system, FederationAuthority.open(real.path / "pki"))
     with pytest.raises(InputError, match="belongs to seeded randomness"):
         ParticipantFolder.open(real.device(0), coordinator=False)
 

@@ -225,7 +225,7 @@ def test_a_device_that_keeps_something_back_stalls_no_round_for_ever(
     """It never sends its randomized label to one neighbour; the round ends after the deadline."""
 
     def route(_now: float, packet: Any) -> list[float]:
-        frames = Federation.decoded(packet)
+        frames = federation.decoded(packet)
         kept = packet[0] == LOST and any(
             isinstance(frame, Data) and frame.topic == "strict/symbol" for frame in frames
         )

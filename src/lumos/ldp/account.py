@@ -127,25 +127,27 @@ class AccountLimits:
         for name, value in asdict(self).items():
             if name.startswith("lifetime_") and not value > 0:
                 raise UsageError(f"`{name}` must be above 0, got {value}")
-        for question, epsilon in self.run_epsilon.items():
-            if question not in QUESTIONS or not epsilon > 0:
-                raise UsageError(
-                    f"`run_epsilon` must be above 0 for some of {', '.join(QUESTIONS)}; got "
-                    f"{question!r}: {epsilon}"
-                )
-        object.__setattr__(self, "run_epsilon", {**MAX_RUN_EPSILON, **self.run_epsilon})
-        if isinstance(self.profiles, str):
-            raise UsageError(f"`profiles` must be a list, got {self.profiles!r}")
-        object.__setattr__(self, "profiles", tuple(self.profiles))
-        if not self.min_noise >= 0 or not self.min_devices >= 0:
-            raise UsageError(
-                "`min_noise` and `min_devices` must be 0 or more, got "
-                f"{self.min_noise} and {self.min_devices}"
-            )
+        self._check_plan_limits()
         if not 0 < self.delta < 1:
             raise UsageError(f"`delta` must be between 0 and 1, got {self.delta}")
         if self.score_queries < 0:
             raise UsageError(f"`score_queries` must be 0 or more, got {self.score_queries}")
+
+    def _check_plan_limits(self) -> None:
+        given, profiles = self.run_epsilon, self.profiles
+        if not isinstance(given, Mapping) or not all(
+            question in QUESTIONS and epsilon > 0 for question, epsilon in given.items()
+        ):
+            raise UsageError(
+                f"`run_epsilon` must have numbers above 0 for {', '.join(QUESTIONS)}; got {given}"
+            )
+        if not isinstance(profiles, Sequence) or isinstance(profiles, str):
+            raise UsageError(f"`profiles` must be a list of names, got {profiles!r}")
+        for name in ("min_devices", "min_noise"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"`{name}` must be 0 or more, got {getattr(self, name)}")
+        object.__setattr__(self, "run_epsilon", {**MAX_RUN_EPSILON, **given})
+        object.__setattr__(self, "profiles", tuple(profiles))
 
     @classmethod
     def read(cls, folder: Path) -> "AccountLimits":
@@ -159,7 +161,7 @@ class AccountLimits:
             return cls()
         try:
             return cls(**read_json(path))
-        except (TypeError, AttributeError, UsageError) as error:
+        except (TypeError, UsageError) as error:
             raise InputError(f"{path}: {one_line(error)}; correct it, or delete it") from None
 
     @classmethod
