@@ -129,6 +129,7 @@ OPTIONS: Mapping[str, Placed] = {
     "keep": Placed(RUN),
     # Real devices.
     "pki": Placed(DATA, "a folder of lumos pki init"),
+    "plan": Placed(DATA, "a file run.json, which is replaced"),
     "device": Placed(TASK, "3, or 3,5,8, or a range as 0-59; may be repeated"),
     "coordinator": Placed(TASK, "the coordinator"),
     "broker": Placed(TASK, "the NATS server"),
@@ -206,7 +207,7 @@ def placed(option: str, **more: Any) -> Parameter:
 
 
 _SETTING = re.compile(r"`([a-z_]+)(?:=('?)([^`']*)\2)?`")
-_POSITIONAL = frozenset({"graph", "name", "run", "target", "folder", "pki"})
+_POSITIONAL = frozenset({"graph", "name", "run", "target", "folder", "pki", "plan"})
 
 
 def as_options(text: str) -> str:

@@ -17,6 +17,7 @@ from lumos.deploy.pki import (
     read_request,
     request_certificate,
 )
+from lumos.deploy.plan import sign_again
 from lumos.device.shard import COORDINATOR
 from lumos.errors import UsageError
 
@@ -169,7 +170,35 @@ def request(
     )
 
 
-@app.command(name="nats-config", sort_key=3)
+@app.command(name="sign-plan", sort_key=3)
+def sign_plan(
+    pki: Annotated[Path, placed("pki")],
+    plan: Annotated[Path, placed("plan")],
+    /,
+    *,
+    common: Common = COMMON,
+) -> None:
+    """Sign a plan that was changed by hand, as the plan of a new run.
+
+    Copy the file to all participants: those with different plans cannot run together.
+
+    Parameters
+    ----------
+    pki
+        A folder of lumos pki init.
+    plan
+        A file run.json, which is replaced.
+    """
+    _refuse(common)
+    signed = sign_again(plan, FederationAuthority.open(pki))
+    report(
+        {"path": str(plan), "run": signed.run, "tag": signed.tag.hex()},
+        common,
+        f"{plan}: signed, run {signed.run}; copy it to all participants",
+    )
+
+
+@app.command(name="nats-config", sort_key=4)
 def nats_config(
     pki: Annotated[Path, placed("pki")],
     /,

@@ -40,6 +40,7 @@ from lumos.deploy.identity import (
     Identity,
     described,
     read_authority,
+    read_small,
     signed_body,
 )
 from lumos.deploy.pki import FederationAuthority
@@ -196,10 +197,10 @@ def manifest_digest(manifest: Manifest) -> str:
     return blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=32).hexdigest()
 
 
-def write_plan(folder: Path, plan: FederationPlan, authority: FederationAuthority) -> None:
-    """Sign a plan, and write `run.json`."""
+def write_plan(path: Path, plan: FederationPlan, authority: FederationAuthority) -> None:
+    """Sign a plan, and write its file; `run.json`, if the path is a folder."""
     body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
-    write_bytes(folder / NAME, authority.sign(_PURPOSE, body))
+    write_bytes(path / NAME if path.is_dir() else path, authority.sign(_PURPOSE, body))
 
 
 def read_plan(folder: Path) -> FederationPlan:
@@ -223,6 +224,25 @@ def read_plan(folder: Path) -> FederationPlan:
         raise InputError(f"{path}: {error}") from None
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: is damaged or of another version ({one_line(error)})") from None
+    return plan
+
+
+def sign_again(path: Path, authority: FederationAuthority) -> FederationPlan:
+    """Sign a plan that was changed by hand, in its file, as the plan of a new run.
+
+    Raises:
+        InputError: the file is no plan, or of another version.
+        UsageError: real devices cannot run it.
+    """
+    try:
+        body = msgspec.json.decode(read_small(path), type=dict[str, Any])
+        plan = msgspec.convert(body.get("body", body), FederationPlan)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: is no plan of this version ({one_line(error)})") from None
+    refuse_settings(plan.config.flat(), deadline=plan.deadline, beat=plan.beat)
+    new = {"run": entropy.draw(_RUN_ID).hex(), "issued": time.time()}
+    plan = msgspec.structs.replace(plan, **new)
+    write_plan(path, plan, authority)
     return plan
 
 
