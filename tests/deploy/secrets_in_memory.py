@@ -44,7 +44,7 @@ class SecretsInMemory:
             monkeypatch.setattr(place, name, noted)
 
         hook(entropy, "draw", lambda drawn, _count: self._bytes("draw", drawn))
-        hook(DeviceKeys, "__init__", lambda _none, _keys, secret: self._bytes("secret", secret))
+        hook(DeviceKeys, "__init__", self._keys)
         hook(DeviceKeys, "key", lambda key, *_given: self._bytes("device key", key))
         hook(PairKeys, "public_keys", self._agreeing)
         hook(PairKeys, "agree", lambda _none, pairs, _received: self._chain(pairs))
@@ -80,6 +80,10 @@ class SecretsInMemory:
             ): "agreement"
             for one, other in pairs
         }
+
+    def _keys(self, _none: None, keys: DeviceKeys, secret: bytes, *_plan: bytes) -> None:
+        self._bytes("secret", secret)
+        self._bytes("secret", keys._secret)
 
     def _agreeing(self, public: npt.NDArray[Any], pairs: PairKeys, private: list[bytes]) -> None:
         self.public_keys.update(row.tobytes() for row in public)

@@ -218,7 +218,7 @@ def test_a_changed_directory_is_refused(own: FederationAuthority) -> None:
         loaded(own.folder)
     for damaged in (b"", b"[]", b'{"signature":"zz","body":{}}', b"\xff"):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="is not a directory of participants"):
+        with pytest.raises(InputError, match="is not a signed directory"):
             loaded(own.folder)
 
 

@@ -410,4 +410,4 @@ def test_who_has_sent_something_survives_a_restart(tmp_path: Path) -> None:
         folder.add_peer(device)
     assert DeviceFolder(tmp_path).peers() == {3, 7}
     with pytest.raises(InputError, match=r"secret\.key: is missing"):
-        DeviceFolder(tmp_path).keys(bytes(16))
+        DeviceFolder(tmp_path).keys(RUN)

@@ -71,8 +71,8 @@ def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
 
 def test_another_version_is_refused_with_a_clear_line() -> None:
     packet = encode(ROUTE, EVERY)
-    with pytest.raises(InputError, match="wire version 4, this one 3; run the same version"):
-        decode(ROUTE, b"\x04" + packet[1:])
+    with pytest.raises(InputError, match="wire version 5, this one 4; run the same version"):
+        decode(ROUTE, b"\x05" + packet[1:])
 
 
 @given(st.binary(max_size=3 * PADDING))

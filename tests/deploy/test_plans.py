@@ -208,6 +208,24 @@ def test_a_plan_that_the_operator_did_not_sign_is_refused(
     assert ParticipantFolder.open(device, coordinator=False).plan == plan
 
 
+def test_a_plan_that_was_changed_by_hand_is_signed_as_a_new_run(
+    made: FederationLayout, device: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, before = device / "run.json", read_plan(device)
+    file.write_text(file.read_text().replace('"deadline": 60.0', '"deadline": 90.0'))
+    assert run(["pki", "sign-plan", str(made.path / "pki"), str(file)]) == 0
+    after = read_plan(device)
+    assert (after.deadline, after.settings) == (90.0, before.settings)
+    assert after.run != before.run
+    assert after.issued > before.issued
+    file.write_text(file.read_text().replace('"secure"', '"ideal"'))
+    assert run(["pki", "sign-plan", str(made.path / "pki"), str(file)]) == 2
+    assert "nobody may add up in the clear" in capsys.readouterr().err
+    file.write_text("{}")
+    assert run(["pki", "sign-plan", str(made.path / "pki"), str(file)]) == 2
+    assert "is no plan of this version" in capsys.readouterr().err
+
+
 def test_everything_in_a_plan_is_in_its_tag(made: FederationLayout) -> None:
     plan = read_plan(made.device(0))
     others: dict[str, Any] = {

@@ -98,11 +98,16 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return blake2b(body, digest_size=RUN_TAG, person=b"lumos plan tag").digest()
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The settings, as `lumos.train` takes them."""
+        return {
+            name: math.inf if value == "inf" else value for name, value in self.settings.items()
+        }
+
+    @property
     def config(self) -> Config:
         """All settings of the run."""
-        return Config.asked(
-            **{name: math.inf if value == "inf" else value for name, value in self.settings.items()}
-        )
+        return Config.asked(**self.given)
 
 
 def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
@@ -239,7 +244,7 @@ def sign_again(path: Path, authority: FederationAuthority) -> FederationPlan:
         plan = msgspec.convert(body.get("body", body), FederationPlan)
     except (ValueError, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: is no plan of this version ({one_line(error)})") from None
-    refuse_settings(plan.config.flat(), deadline=plan.deadline, beat=plan.beat)
+    refuse_settings(plan.given, deadline=plan.deadline, beat=plan.beat)
     new = {"run": entropy.draw(_RUN_ID).hex(), "issued": time.time()}
     plan = msgspec.structs.replace(plan, **new)
     write_plan(path, plan, authority)
