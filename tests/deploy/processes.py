@@ -31,6 +31,7 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.ldp.account import AccountLimits
 from lumos.storage import read_json
+from lumos.training.profile import PROFILES
 
 MakeFaults = Callable[[int, int], LinkFaults | None]
 """From a participant and how often it was started before."""
@@ -182,7 +183,7 @@ class Processes(Participants):
         settings = {"randomness": "seeded", **self._settings}
         self.layout.hand_out_plan(settings, beat=self._beat, broker=self.broker.address)
         for folder in self.layout.device_folders():
-            AccountLimits.none().write(folder)  # of an owner who allows seeded randomness
+            AccountLimits.none([*PROFILES]).write(folder)  # seeded randomness too
         super().__enter__()
         return self
 

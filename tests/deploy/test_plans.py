@@ -48,6 +48,7 @@ from lumos.ldp.account import (
 from lumos.secagg import mask_graph
 from lumos.secagg.topics import MASKED
 from lumos.training.config import Config
+from lumos.training.profile import PROFILES
 from lumos.training.split import Role
 
 DEVICES = 12
@@ -348,7 +349,7 @@ def test_the_owners_limits_of_a_plan(
     assert line in str(said.value)
     assert "owner's limit" in str(said.value)
     assert "\n" not in str(said.value)
-    refuse_plan(plan, manifest, AccountLimits.none())
+    refuse_plan(plan, manifest, AccountLimits.none([*PROFILES]))
 
 
 def test_a_device_refuses_a_signed_plan_beyond_the_limits_before_it_connects(

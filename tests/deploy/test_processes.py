@@ -200,7 +200,9 @@ def test_a_run_of_lumos_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             asyncio.run(send_bad(bad, others))
             participants.start(8)
             signed = (layout.device(0) / "run.json").read_bytes()
-            (layout.device(0) / "run.json").write_bytes(signed.replace(b"8.0", b"9.0"))
+            (layout.device(0) / "run.json").write_bytes(
+                signed.replace(b'"deadline": 60.0', b'"deadline": 61.0')
+            )
             participants.start(0)
             until(lambda: 0 in participants.statuses)
             assert participants.statuses == {0: 2}

@@ -48,6 +48,7 @@ from lumos.graph.parts.stored_part import part_path
 from lumos.ldp.account import AccountLimits
 from lumos.storage import one_line, private_folder, read_json
 from lumos.training.given_split import GivenSplit
+from lumos.training.profile import PROFILES
 from lumos.training.write_parts import write_parts
 
 _PR_SET_PDEATHSIG = 1
@@ -350,7 +351,7 @@ class LocalFederation:
             own = () if self._account is None else ("--account", str(self._account))
             if self._account is None:
                 for folder in self._layout.device_folders():
-                    AccountLimits.none().write(folder)
+                    AccountLimits.none([*PROFILES]).write(folder)
             self._start(DEVICES_LOG, "device", *folders, *own)
         except BaseException:
             self._end()

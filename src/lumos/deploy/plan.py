@@ -50,12 +50,13 @@ from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
 from lumos.device.shard import COORDINATOR
 from lumos.errors import BudgetExceeded, InputError, LumosError, UsageError
+from lumos.exchange.messages import Door
 from lumos.graph.parts.manifest import Manifest, read_manifest
 from lumos.ldp.account import LIMITS, QUESTIONS, TOLERANCE, AccountLimits
 from lumos.runs.schema import plain
 from lumos.storage import PRIVATE, one_line, read_json, write_bytes
 from lumos.training.config import Config
-from lumos.training.profile import PlannedRun
+from lumos.training.profile import PROFILES, PlannedRun
 
 NAME = "run.json"
 FORMAT = 2
@@ -269,9 +270,11 @@ def refuse_plan(plan: FederationPlan, manifest: Manifest, limits: AccountLimits)
         BudgetExceeded: the plan exceeds a limit, which the message names.
     """
     config, devices = plan.config, manifest.graph.devices
-    profile = config.train.profile
-    if profile not in limits.profiles:
-        raise _refused(f"it has `profile='{profile}'`", "profiles", ", ".join(limits.profiles))
+    profile, allowed = config.train.profile, limits.profiles
+    if allowed is None:
+        allowed = [name for name in PROFILES if Door.OPEN not in PROFILES[name].doors]
+    if profile not in allowed:
+        raise _refused(f"it has `profile='{profile}'`", "profiles", ", ".join(allowed))
     if devices < limits.min_devices:
         raise _refused(f"it is for {devices:,} devices", "min_devices", f"{limits.min_devices:,}")
     planned = planned_run(plan, manifest, limits.delta)

@@ -120,8 +120,8 @@ class AccountLimits:
     min_noise: float = 0.5
     """Least standard deviation of the noise in each sum, in units of the largest norm of one
     device's vector. Default settings have 0.56 with two propagated labels."""
-    profiles: Sequence[str] = ("strict",)
-    """Profiles that a plan may have."""
+    profiles: Sequence[str] | None = None
+    """Profiles that a plan may have; None for those that send nothing unprotected."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -141,13 +141,16 @@ class AccountLimits:
             raise UsageError(
                 f"`run_epsilon` must have numbers above 0 for {', '.join(QUESTIONS)}; got {given}"
             )
-        if not isinstance(profiles, Sequence) or isinstance(profiles, str):
+        if profiles is not None and (
+            not isinstance(profiles, Sequence) or isinstance(profiles, str)
+        ):
             raise UsageError(f"`profiles` must be a list of names, got {profiles!r}")
         for name in ("min_devices", "min_noise"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"`{name}` must be 0 or more, got {getattr(self, name)}")
         object.__setattr__(self, "run_epsilon", {**MAX_RUN_EPSILON, **given})
-        object.__setattr__(self, "profiles", tuple(profiles))
+        if profiles is not None:
+            object.__setattr__(self, "profiles", tuple(profiles))
 
     @classmethod
     def read(cls, folder: Path) -> "AccountLimits":
@@ -165,8 +168,9 @@ class AccountLimits:
             raise InputError(f"{path}: {one_line(error)}; correct it, or delete it") from None
 
     @classmethod
-    def none(cls) -> "AccountLimits":
-        """Return limits that allow every plan: for tests, and for federations on one machine."""
+    def none(cls, profiles: Sequence[str]) -> "AccountLimits":
+        """Return limits that allow every plan with these profiles: for an owner that is also the
+        operator."""
         return cls(
             lifetime_epsilon=math.inf,
             lifetime_propagated_epsilon=math.inf,
@@ -175,7 +179,7 @@ class AccountLimits:
             run_epsilon=dict.fromkeys(QUESTIONS, math.inf),
             min_devices=0,
             min_noise=0.0,
-            profiles=("strict", "paper"),
+            profiles=profiles,
         )
 
     def write(self, folder: Path) -> None:
