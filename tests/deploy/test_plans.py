@@ -384,6 +384,6 @@ def test_a_run_in_which_all_devices_take_part_ends_with_the_simulations_weights(
     federation = Federation(twelve, config)
     federation.run()
     for participant in (COORDINATOR, *range(DEVICES)):
-        found = federation.participants[participant].job.trainer.model_state_dict()
+        found = federation.participants[participant].job.trainer.state_dict("model")
         for name, array in simulated.model.weights.items():
             assert np.array_equal(found[name], array), (participant, name)
