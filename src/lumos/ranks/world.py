@@ -72,9 +72,6 @@ TIMEOUT = 120.0
 """Seconds after which a rank that does not answer is given up."""
 PATIENCE = 30
 """Factor by which others wait longer where rank 0 works alone: it writes, adds up, scores."""
-BACKEND = "LUMOS_RANKS_BACKEND"
-"""Environment variable: the backend of `torch.distributed`, `gloo` by default, or `mpi`."""
-BACKENDS = ("gloo", "mpi")
 
 LANES = 3
 """Streams of messages between two ranks: from shard to shard, to and from the coordinator."""
@@ -146,16 +143,13 @@ class World:
 
     @staticmethod
     def join(timeout: float = TIMEOUT) -> "World":
-        """Join the ranks that `torchrun` or `lumos train --ranks` started.
+        """Join the ranks that `torchrun` started.
 
         Raises:
-            UsageError: this process was started by neither.
+            UsageError: this process was not started by it.
             RankLost: the others are not there.
         """
-        backend = os.environ.get(BACKEND, BACKENDS[0])
-        if backend not in BACKENDS:
-            raise UsageError(f"{BACKEND}: {backend!r} is none of {', '.join(BACKENDS)}")
-        rank, size = _place(backend)
+        rank, size = _place()
         import torch.distributed as distributed
 
         world = World(rank, size, timeout)
@@ -164,7 +158,7 @@ class World:
             os.environ[INTERFACE] = name
         try:
             distributed.init_process_group(
-                backend, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)
+                "gloo", rank=rank, world_size=size, timeout=timedelta(seconds=timeout)
             )
         except (RuntimeError, ValueError, TimeoutError) as error:
             raise world.lost(error) from None
@@ -233,10 +227,10 @@ class World:
         return f"lumos/reached/{self._waits}"
 
     def _store(self) -> "Store | None":
-        """Return the store that ranks found each other by; None with MPI or a single rank."""
+        """Return the store that ranks found each other by; None with a single rank."""
         import torch.distributed as distributed
 
-        if self.size == 1 or distributed.get_backend() != "gloo":
+        if self.size == 1:
             return None
         return distributed.distributed_c10d._get_default_store()
 
@@ -348,18 +342,16 @@ class World:
         return arrived
 
 
-def _place(backend: str) -> tuple[int, int]:
+def _place() -> tuple[int, int]:
     """Return the rank and the number of ranks from the environment."""
     try:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):
         rank, size = -1, 0
-    needed = ("MASTER_ADDR", "MASTER_PORT") if backend == "gloo" else ()
-    if not 0 <= rank < size or any(name not in os.environ for name in needed):
-        names = ", ".join(("RANK", "WORLD_SIZE", *needed))
+    if not 0 <= rank < size or not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         raise UsageError(
-            f"{names}: the environment does not have them as torchrun sets them; start ranks with "
-            "torchrun, or unset RANK for a run in one process"
+            "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: the environment does not have them as "
+            "torchrun sets them; start ranks with torchrun, or unset RANK for a run in one process"
         )
     return rank, size
 
