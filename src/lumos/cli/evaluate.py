@@ -20,7 +20,7 @@ from lumos.cli.common import (
     say_runs,
 )
 from lumos.cli.options import AS_IT_IS, Reading, given, options_of
-from lumos.cli.screen import columns_of, heading_of, paragraph, shown
+from lumos.cli.screen import paragraph, table_of
 from lumos.errors import LumosError
 from lumos.graph import load
 from lumos.training.given_split import reading_of
@@ -92,19 +92,16 @@ def baseline(
 
 def show_baseline(measured: "Measured") -> None:
     """Print the answer, the scores and what the server received."""
+    from lumos.runs.text import table_of_scores
+
     screen, summary = console(), measured.summary()
     classify, name = summary["task"] == "classify", summary["graph"] or "this graph"
     score = 100 * measured.metrics["test_accuracy" if classify else "test_auc"]
     what = "accuracy" if classify else "ROC-AUC"
     paragraph(screen, f"Test {what} of {summary['system']} on {name}: {score:.1f} %.")
     screen.print()
-    columns = columns_of(summary["task"], measured.metrics)
-    table = Table(heading_of(summary["task"]), box=None, header_style="")
-    for column in columns:
-        table.add_column(column, justify="right")
-    figures = (shown(measured.metrics[key], summary["task"]) for key in columns.values())
-    table.add_row(summary["system"], *figures)
-    screen.print(table)
+    scores = table_of_scores({summary["system"]: measured.metrics}, summary["task"])
+    screen.print(table_of(*scores))
     screen.print()
     paragraph(screen, " ".join(measured.notes))
     paragraph(screen, f"Split: {measured.split}.")

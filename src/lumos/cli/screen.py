@@ -1,7 +1,7 @@
 """A run on the screen: answer, scores, guarantee, one advice; the rest is on its page."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,21 +25,7 @@ if TYPE_CHECKING:
     from lumos.evaluation.evaluate import SeededRuns
     from lumos.evaluation.result import MeanScore
     from lumos.runs.run import Run
-    from lumos.training.metrics import Scores
 
-CLASSIFY = {
-    "validation": "val_accuracy",
-    "test": "test_accuracy",
-    "macro-F1": "test_macro_f1",
-    "balanced": "test_balanced_accuracy",
-}
-LINK = {
-    "validation": "val_auc",
-    "test": "test_auc",
-    "average precision": "test_average_precision",
-    "hits@50": "test_hits_at_50",
-}
-"""Columns of the table, as far as a run has these scores."""
 TITLE_WIDTH = 15
 """Columns before the lines of a guarantee."""
 
@@ -50,12 +36,12 @@ def show(run: "Run", out: Path | None) -> None:
     Args:
         out: its folder, if it was written.
     """
-    from lumos.runs.text import advice, answer, guarantee, split_used
+    from lumos.runs.text import advice, answer, guarantee, score_table, split_used
 
     screen = console()
     paragraph(screen, answer(run))
     screen.print()
-    screen.print(score_table(run))
+    screen.print(table_of(*score_table(run)))
     screen.print()
     for title, text in guarantee(run):
         paragraph(screen, text, title)
@@ -68,38 +54,14 @@ def show(run: "Run", out: Path | None) -> None:
         screen.print("(--out FOLDER keeps it; lumos report shows what it cost and who learns what)")
 
 
-def score_table(run: "Run") -> Table:
-    """Return a table of the observer's scores of every variant."""
-    texts, task = run.config.profile.texts(run.config), run.config.train.task
-    columns = columns_of(task, run.metrics)
-    table = Table(heading_of(task), box=None, header_style="")
-    for name in columns:
+def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of numbers, with names in its first column."""
+    table = Table(columns[0], box=None, header_style="")
+    for name in columns[1:]:
         table.add_column(name, justify="right")
-    variants: dict[str, Scores | None] = {
-        "this run": run.metrics,
-        texts.own: run.own,
-        f"control: {texts.control}": run.control,
-    }
-    for name, scores in variants.items():
-        if scores is not None:
-            table.add_row(name, *(shown(scores[key], task) for key in columns.values()))
+    for row in rows:
+        table.add_row(*row)
     return table
-
-
-def heading_of(task: str) -> str:
-    """Return the heading of a table of scores, which are the observer's."""
-    return "accuracy (observer), %" if task == "classify" else "ROC-AUC (observer)"
-
-
-def columns_of(task: str, scores: Mapping[str, Any]) -> dict[str, str]:
-    """Return the measured scores that a table shows, by heading."""
-    known = CLASSIFY if task == "classify" else LINK
-    return {name: key for name, key in known.items() if key in scores}
-
-
-def shown(score: float, task: str) -> str:
-    """Return a score as text: in percent, or between 0 and 1 for links."""
-    return f"{100 * score:.1f}" if task == "classify" else f"{score:.4f}"
 
 
 def paragraph(screen: Console, text: str, title: str = "") -> None:

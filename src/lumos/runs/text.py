@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lumos.training.metrics import beyond_noise
-from lumos.training.trainer import CONTROL, MAIN, OWN
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -146,23 +145,19 @@ def _share(score: float) -> str:
     return f"{100 * score:.1f} %"
 
 
-_SHARES = {"accuracy": "accuracy", "macro_f1": "macro-F1", "balanced_accuracy": "balanced accuracy"}
-_LINKS = {"auc": "ROC-AUC", "average_precision": "average precision", "hits_at_50": "hits@50"}
-SHOWN = {
-    **{
-        f"{part}_{name}": (f"{part} {words}", True)
-        for name, words in _SHARES.items()
-        for part in ("val", "test")
-        if part == "test" or name == "accuracy"
-    },
-    **{
-        f"{part}_{name}": (f"{part} {words}", False)
-        for name, words in _LINKS.items()
-        for part in ("val", "test")
-        if part == "test" or name == "auc"
-    },
+CLASSIFY = {
+    "validation": "val_accuracy",
+    "test": "test_accuracy",
+    "macro-F1": "test_macro_f1",
+    "balanced": "test_balanced_accuracy",
 }
-"""By name of a score: its heading, and whether it is written in per cent."""
+LINK = {
+    "validation": "val_auc",
+    "test": "test_auc",
+    "average precision": "test_average_precision",
+    "hits@50": "test_hits_at_50",
+}
+"""Columns of a table of scores, as far as a run has them."""
 
 
 def headline(run: "Run") -> str:
@@ -177,19 +172,28 @@ def headline(run: "Run") -> str:
 
 
 def score_table(run: "Run") -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows: a variant in each row, its scores in the columns."""
+    """Return headings and rows: a variant in each row, the observer's scores in the columns."""
     if not run.scores:
         estimates = estimate_texts(run.model.estimates)
         return ["estimated by noisy sums", *estimates], [["this run", *estimates.values()]]
-    names = [name for name in SHOWN if name in run.metrics]
-    own = run.config.profile.texts(run.config).own.removesuffix(" (no neighbours)")
-    variants = {MAIN: "this run", OWN: own, CONTROL: "control"}
+    texts, task = run.config.profile.texts(run.config), run.config.train.task
+    variants = {"this run": run.metrics, texts.own: run.own}
+    variants[f"control: {texts.control}"] = run.control
+    return table_of_scores({name: some for name, some in variants.items() if some}, task)
+
+
+def table_of_scores(
+    scores: Mapping[str, Mapping[str, Any]], task: str
+) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of scores by name: in percent, or between 0 and 1 for links."""
+    first, classify = next(iter(scores.values())), task == "classify"
+    columns = {name: key for name, key in (CLASSIFY if classify else LINK).items() if key in first}
+    factor, digits = (100, 1) if classify else (1, 4)
     rows = [
-        [words, *(_written(run.scores[variant], name) for name in names)]
-        for variant, words in variants.items()
-        if variant in run.scores
+        [name, *(f"{factor * some[key]:.{digits}f}" for key in columns.values())]
+        for name, some in scores.items()
     ]
-    return ["", *(SHOWN[name][0] for name in names)], rows
+    return ["accuracy (observer), %" if classify else "ROC-AUC (observer)", *columns], rows
 
 
 def run_text(run: "Run") -> str:
@@ -219,9 +223,3 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], indent: str =
         ).rstrip()
         for row in table
     ]
-
-
-def _written(scores: Mapping[str, Any], name: str) -> str:
-    if name not in scores:
-        return "–"
-    return f"{100 * scores[name]:.2f} %" if SHOWN[name][1] else f"{scores[name]:.4f}"
