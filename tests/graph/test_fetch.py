@@ -13,7 +13,7 @@ from tests.graph.writing import write_snap, zip_folder
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import load
 from lumos.graph.catalog import CATALOG, SNAP, Entry, checksums, fetch
-from lumos.graph.io.files import Folder
+from lumos.graph.io.folder import Folder
 
 
 class Mirror:

@@ -9,7 +9,7 @@ from tests.graph.writing import EDGES, TARGET, write_snap, zip_folder
 from lumos.errors import InputError, MissingData, UsageError
 from lumos.graph import Graph, load
 from lumos.graph.catalog import CATALOG, checksums
-from lumos.graph.io.files import Folder
+from lumos.graph.io.folder import Folder
 
 
 def check(graph: Graph, name: str = "facebook") -> None:

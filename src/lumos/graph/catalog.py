@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from lumos.errors import InputError, MissingData, UsageError
-from lumos.graph.io.files import Folder
+from lumos.graph.io.folder import Folder
 from lumos.typing import Progress
 
 SNAP = "https://snap.stanford.edu/data"

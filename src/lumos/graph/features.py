@@ -10,7 +10,7 @@ import numpy as np
 from lumos.errors import InputError, UsageError
 from lumos.graph.arrays import BLOCK, finite_features, is_sparse, refuse_width, shown
 from lumos.graph.io import ReadOptions, scalar_bounds
-from lumos.graph.io.files import readable, text_of
+from lumos.graph.io.folder import readable, text_of
 from lumos.graph.io.text_table import NUMBER, table_of
 from lumos.graph.labels import encode, texts_of, unlikely
 from lumos.typing import Doubles, Floats

@@ -18,7 +18,7 @@ from lumos.graph.demo import DEVICES, demo_graph
 from lumos.graph.features import read_bounds
 from lumos.graph.graph import Graph
 from lumos.graph.io import NETWORKX, NOT_ASKED, ReadOptions
-from lumos.graph.io.files import Folder, text_of
+from lumos.graph.io.folder import Folder, text_of
 from lumos.graph.io.npz import read_npz
 from lumos.graph.io.pyg import is_data
 from lumos.graph.io.tables import (

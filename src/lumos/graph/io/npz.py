@@ -26,6 +26,7 @@ directed="symmetrise". Entries other than 1 are weights.
 Arrays of objects are never unpickled: these are refused, others are skipped with a note.
 """
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumos.errors import InputError
-from lumos.graph.arrays import is_sparse
+from lumos.graph.arrays import is_sparse, refuse_width
 from lumos.graph.features import Columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.io import NOT_ASKED, ReadOptions, directed, refuse_one_way, weighted
-from lumos.graph.io.files import Folder, arrays_of, sparse_of
+from lumos.graph.io.folder import Folder, readable
 from lumos.graph.labels import MASK_NAMES, Labelled, encode_array, roles_in
+from lumos.storage import unpack_arrays
 from lumos.typing import Arrays, Ints
 
 ADJACENCY = ("adj_", "adj_matrix.", "adj_matrix_")
@@ -50,6 +52,58 @@ PARTS = ("data", "indices", "indptr", "shape")
 PART_NAMES = tuple(
     f"{prefix}{part}" for prefix in (*ADJACENCY, *ATTRIBUTES, *LABEL_PARTS) for part in PARTS
 )
+
+
+def arrays_of(content: bytes, file: str, objects: list[str] | None = None) -> Arrays:
+    """Return all arrays of an npz, without ever unpickling.
+
+    Args:
+        content: the npz.
+        file: its path, as errors name it.
+        objects: where given, arrays of objects are left out, and their names added to it;
+            otherwise they are refused.
+    """
+    with readable(file):
+        if content.startswith(np.lib.format.MAGIC_PREFIX):
+            raise InputError(f"{file}: it holds a single array; an npz with names is needed")
+        try:
+            return unpack_arrays(io.BytesIO(content), objects)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+
+
+def sparse_of(arrays: Arrays, file: str, prefix: str = "", what: str = "features") -> Any:
+    """Return the sparse matrix that stands in an npz in compressed rows or columns.
+
+    Args:
+        arrays: `data`, `indices`, `indptr` and `shape`, and `format` as scipy's `save_npz` writes
+            it; without one the rows are compressed.
+        file: the path of the npz, as errors name it.
+        prefix: what stands before these names.
+        what: what the matrix holds, for errors.
+    """
+    from scipy.sparse import csc_array, csr_array
+
+    parts = [f"{prefix}{part}" for part in ("data", "indices", "indptr", "shape")]
+    missing = [part for part in parts if part not in arrays]
+    if missing:
+        raise InputError(
+            f"{file}: {what}: there is no array {missing[0]!r}; write the matrix again"
+        )
+    with readable(file):
+        kind = arrays[f"{prefix}format"].item() if f"{prefix}format" in arrays else "csr"
+        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+        kinds = {"csr": csr_array, "csc": csc_array}
+        if kind not in kinds:
+            raise InputError(f"{file}: {what}: a sparse matrix in the form csr or csc is needed")
+        data, indices, indptr, shape = (arrays[part] for part in parts)
+        rows, columns = (int(size) for size in shape)
+        used = len(data)
+        refuse_width(columns, used, f"{file}: {what}")
+        refuse_width(rows, used, f"{file}: rows of {what}")
+        matrix = kinds[kind]((data, indices, indptr), shape=(rows, columns))
+        matrix.check_format(full_check=True)
+        return csr_array(matrix)
 
 
 def has_adjacency(arrays: Arrays) -> bool:

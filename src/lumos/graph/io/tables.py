@@ -42,7 +42,8 @@ from lumos.graph.arrays import (
 from lumos.graph.features import Columns, chosen_columns, prepared
 from lumos.graph.graph import Graph
 from lumos.graph.io import NOT_ASKED, ReadOptions, directed, weighted
-from lumos.graph.io.files import Folder, arrays_of, sparse_of, text_of
+from lumos.graph.io.folder import Folder, text_of
+from lumos.graph.io.npz import arrays_of, sparse_of
 from lumos.graph.io.text_table import INTEGER, MAX_ID, TextTable, table_of
 from lumos.graph.labels import Labelled, LabelSource, label_classes
 

@@ -1,20 +1,13 @@
-"""The files of a graph: in a folder, or in a zip that is read in place; text and arrays."""
+"""A folder with the files of a graph: on disk, or in a zip that is read in place."""
 
 import hashlib
-import io
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import numpy as np
 
 from lumos.errors import InputError
-from lumos.graph.arrays import refuse_width
-from lumos.storage import unpack_arrays
-from lumos.typing import Arrays
 
 
 @dataclass(frozen=True)
@@ -110,55 +103,3 @@ def text_of(content: bytes, file: str) -> str:
             f"{file}, line {line}: byte {content[error.start]:#04x} is not UTF-8; "
             "save the file as UTF-8"
         ) from None
-
-
-def arrays_of(content: bytes, file: str, objects: list[str] | None = None) -> Arrays:
-    """Return all arrays of an npz, without ever unpickling.
-
-    Args:
-        content: the npz.
-        file: its path, as errors name it.
-        objects: where given, arrays of objects are left out, and their names added to it;
-            otherwise they are refused.
-    """
-    with readable(file):
-        if content.startswith(np.lib.format.MAGIC_PREFIX):
-            raise InputError(f"{file}: it holds a single array; an npz with names is needed")
-        try:
-            return unpack_arrays(io.BytesIO(content), objects)
-        except InputError as error:
-            raise InputError(f"{file}: {error}") from None
-
-
-def sparse_of(arrays: Arrays, file: str, prefix: str = "", what: str = "features") -> Any:
-    """Return the sparse matrix that stands in an npz in compressed rows or columns.
-
-    Args:
-        arrays: `data`, `indices`, `indptr` and `shape`, and `format` as scipy's `save_npz` writes
-            it; without one the rows are compressed.
-        file: the path of the npz, as errors name it.
-        prefix: what stands before these names.
-        what: what the matrix holds, for errors.
-    """
-    from scipy.sparse import csc_array, csr_array
-
-    parts = [f"{prefix}{part}" for part in ("data", "indices", "indptr", "shape")]
-    missing = [part for part in parts if part not in arrays]
-    if missing:
-        raise InputError(
-            f"{file}: {what}: there is no array {missing[0]!r}; write the matrix again"
-        )
-    with readable(file):
-        kind = arrays[f"{prefix}format"].item() if f"{prefix}format" in arrays else "csr"
-        kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-        kinds = {"csr": csr_array, "csc": csc_array}
-        if kind not in kinds:
-            raise InputError(f"{file}: {what}: a sparse matrix in the form csr or csc is needed")
-        data, indices, indptr, shape = (arrays[part] for part in parts)
-        rows, columns = (int(size) for size in shape)
-        used = len(data)
-        refuse_width(columns, used, f"{file}: {what}")
-        refuse_width(rows, used, f"{file}: rows of {what}")
-        matrix = kinds[kind]((data, indices, indptr), shape=(rows, columns))
-        matrix.check_format(full_check=True)
-        return csr_array(matrix)
