@@ -105,7 +105,6 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         (["server", "demo:60"], "--system must be one of"),
         (["lpgnn", "demo:60", "--task", "link"], "cannot predict links"),
         (["own", "demo:60", "--feature-epsilon", "1"], "--feature-epsilon has no effect"),
-        (["own", "demo:60", "--shards", "2"], "--shards has no effect"),
         (["naive", "demo:60", "--edge-epsilon", "0"], "--edge-epsilon must be above 0"),
         (["naive", "demo:60", "--feature-epsilon", "nan"], "--feature-epsilon must be above 0"),
         (["naive", "demo:60", "--edge-sample", "1.5"], "not a whole number"),

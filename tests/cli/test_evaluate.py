@@ -69,7 +69,6 @@ def test_a_failure_is_an_exit_status_and_a_row(
         (["--seeds", "0"], "--seeds must be 1 or more"),
         (["--task", "cluster"], "--task must be one of"),
         (["--epsilon", "-2"], "--epsilon must be above 0"),
-        (["--shards", "3"], "--shards has no effect here"),
     ],
 )
 def test_mistakes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

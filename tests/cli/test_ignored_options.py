@@ -120,7 +120,6 @@ def test_trees(
     [
         ["lpgnn", "demo:60", "--feature-epsilon", "inf", "--one-bit"],
         ["blink", "demo:60", "--edge-epsilon", "inf", "--variant", "hybrid"],
-        ["own", "demo:60", "--shards", "3"],
         ["centralized", "demo:60", "--feature-epsilon", "3"],
     ],
 )
@@ -131,8 +130,7 @@ def test_baseline(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> N
 
 
 def test_audit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "has no effect" in refused(capsys, "audit", "demo:60", "--shards", "2")
-    for option in ("--control", "--no-floor", "--checkpoint-every"):
+    for option in ("--shards", "--control", "--no-floor", "--checkpoint-every"):
         assert f"Unknown option: {option}" in refused(capsys, "audit", "demo:60", option)
 
 
@@ -149,7 +147,6 @@ def test_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ["--scores", "secure"],
         ["--scores", "ideal"],
         ["--seed", "3"],
-        ["--shards", "3"],
     ):
         line = refused(capsys, "predict", folder, *more)
         assert line.startswith(f"lumos: {more[0]} has no effect")

@@ -77,7 +77,6 @@ def test_two_processes_are_not_the_same_device(
         (["--profile", "paper", "--compare", "ideal"], "nobody may compare in the clear"),
         (["--deadline", "0.5"], "--deadline must be above 1 s, got 0.5"),
         (["--control"], "--control is an experiment of simulations"),
-        (["--shards", "2"], "--shards has no effect here"),
         (["--epochs", "1"], "--epochs"),
     ],
 )

@@ -84,7 +84,6 @@ def test_people_read_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (["--parts", "61"], "--parts must be between 1 and the number of devices (60), got 61"),
         (["--parts", "2", "--split", "absent.csv"], "--split: one that names devices or edges"),
         (["--parts", "2", "--split", "absent.csv", "--task", "link"], "there is no such file"),
-        (["--parts", "2", "--shards", "2"], "--shards has no effect here"),
         (["--parts", "2", "--label-bins", "3"], "demo has one label"),
     ],
 )

@@ -53,7 +53,6 @@ def audit(
         A JSON file to write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
-    common.refuse("shards", because="an audit records its runs in one shard")
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []
@@ -64,7 +63,7 @@ def audit(
 
         if settings or given(reading):
             raise UsageError("a run is audited under its own settings; leave options out")
-        common.refuse("seed", because="a run is audited under its own seed")
+        common.refuse_seed("a run is audited under its own seed")
         out = Path(target) / FILE if out is None else out
         report = run_audit(
             load_run(target), attacks=attacks, data_dir=common.data_dir, progress=True

@@ -124,6 +124,7 @@ OPTIONS: Mapping[str, Placed] = {
     "classes": Placed(DATA, "k, the number of classes"),
     "degree": Placed(DATA, "neighbours of a device"),
     # Several runs.
+    "shards": Placed(RUN, "shards of the simulation; the result is the same"),
     "seeds": Placed(RUN, "number of seeds"),
     "jobs": Placed(RUN, "processes at a time"),
     "keep": Placed(RUN),
@@ -146,7 +147,6 @@ OPTIONS: Mapping[str, Placed] = {
     "with": Placed(TASK, "a real device: score its pair with this one"),
     # What every command has.
     "seed": Placed(COMMON_GROUP, "run seed"),
-    "shards": Placed(COMMON_GROUP, "shards of the simulation; the result is the same"),
     "data_dir": Placed(COMMON_GROUP, "folder of the graphs (also LUMOS_DATA)"),
     "json": Placed(COMMON_GROUP, "print one JSON object instead"),
 }
@@ -255,8 +255,6 @@ class Common:
 
     seed: Annotated[int, placed("seed")] = 0
     """Run seed, of public randomness, and in a simulation of the device secrets too."""
-    shards: Annotated[int, placed("shards")] = 1
-    """Number of shards, which share nothing but the exchange; the result is the same."""
     data_dir: Annotated[
         Path | None, placed("data_dir", env_var="LUMOS_DATA", show_env_var=False)
     ] = None
@@ -264,19 +262,14 @@ class Common:
     json: Annotated[bool, placed("json", negative="", show_default=False)] = False
     """Print one JSON object on standard output, and nothing else there."""
 
-    def refuse(self, *names: str, because: str) -> None:
-        """Refuse common options that have no effect here.
-
-        Args:
-            names: of `seed` and `shards`.
-            because: why, after a colon.
+    def refuse_seed(self, because: str) -> None:
+        """Refuse a seed where it has no effect.
 
         Raises:
-            UsageError: one of them was given.
+            UsageError: one was given.
         """
-        for name in names:
-            if getattr(self, name) != getattr(Common, name):
-                raise UsageError(f"`{name}` has no effect here: {because}; leave it out")
+        if self.seed != Common.seed:
+            raise UsageError(f"`seed` has no effect here: {because}; leave it out")
 
 
 @contextmanager

@@ -239,7 +239,6 @@ def split(
     split
         As lumos train takes it: a file, shares as 60/20/20, or random.
     """
-    common.refuse("shards", because="parts are for any number of processes")
     refuse_taken(folder)
     loaded = load(graph, data_dir=common.data_dir, **{**reading_of(split), **given(reading)})
     bounds = equal_bounds(loaded.devices, parts)

@@ -35,7 +35,7 @@ def device(
         Folder of the device's privacy account and of its owner's limits for life (limits.json). By
         default its own folder; for several devices, a folder for each of them in this one.
     """
-    common.refuse("seed", "shards", because="run.json has the settings of the run")
+    common.refuse_seed("run.json has the settings of the run")
     if not folder:
         raise UsageError("name the folder of a device")
     from lumos.deploy.local_federation import run_device, run_devices
@@ -80,7 +80,7 @@ def coordinator(
     status
         Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
     """
-    common.refuse("seed", "shards", because="run.json has the settings of the run")
+    common.refuse_seed("run.json has the settings of the run")
     from lumos.deploy.plan import ParticipantFolder
     from lumos.deploy.processes import CoordinatorProcess
 

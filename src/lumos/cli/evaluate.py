@@ -78,7 +78,6 @@ def baseline(
     split
         Who trains, validates and tests, as in lumos train.
     """
-    common.refuse("shards", because="one server holds what it gets")
     settings = asked(system=system, **given(options))
     from lumos.baselines import measure  # imports torch, which takes a second: not for --help
 
@@ -178,7 +177,6 @@ def evaluate(
         "epsilon": epsilon,
         "backbone": backbone,
     }
-    common.refuse("shards", because="shards change no score")
     from lumos.evaluation.evaluate import evaluate as compare  # imports torch: not for --help
 
     settings = {name: value for name, value in common_settings.items() if value is not None}

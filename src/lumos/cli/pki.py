@@ -48,7 +48,7 @@ def init(
     valid
         How long the authority is valid, in days or hours, as 3650d.
     """
-    _refuse(common)
+    common.refuse_seed("keys come from the operating system")
     authority = FederationAuthority.create(pki, _duration(valid))
     report(
         {
@@ -99,7 +99,7 @@ def issue(
     valid
         How long certificates are valid, in days or hours, as 365d or 12h.
     """
-    _refuse(common)
+    common.refuse_seed("keys come from the operating system")
     if host and not broker:
         raise UsageError("`host` has no effect without `broker`")
     participants = [COORDINATOR] * coordinator + _numbers(device or [])
@@ -153,7 +153,7 @@ def request(
     coordinator
         The coordinator instead.
     """
-    _refuse(common)
+    common.refuse_seed("keys come from the operating system")
     participants = [COORDINATOR] * coordinator + _numbers(device or [])
     if len(participants) != 1:
         raise UsageError("a request is for one participant; choose one `device`, or `coordinator`")
@@ -227,7 +227,7 @@ def nats_config(
     max_payload
         Bytes of the largest message.
     """
-    _refuse(common)
+    common.refuse_seed("keys come from the operating system")
     settings = BrokerSettings(host=listen, port=port, max_payload=max_payload)
     directory = write_broker_config(pki, out, settings)
     participants = len(directory.participants)
@@ -236,11 +236,6 @@ def nats_config(
         common,
         f"{out}: for {participants:,} participants. Start the server: nats-server -c {out}",
     )
-
-
-def _refuse(common: Common) -> None:
-    common.refuse("seed", because="keys come from the operating system")
-    common.refuse("shards", because="certificates are for single devices")
 
 
 def _directory(authority: FederationAuthority) -> tuple[int, int]:

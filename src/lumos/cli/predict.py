@@ -96,7 +96,7 @@ def predict(
         raise UsageError("--top has no effect without --candidates; leave it out")
     if workers is not None and scores != "secure":
         raise UsageError("--workers has no effect without --scores secure; leave it out")
-    common.refuse("seed", "shards", because="a run predicts by what it was trained with")
+    common.refuse_seed("a run predicts by what it was trained with")
     from lumos.runs.load import load_run
     from lumos.runs.predict import predict_new_devices, read_new_devices
 

@@ -55,6 +55,7 @@ def train(
     out: Annotated[Path | None, placed("out")] = None,
     resume: Annotated[bool, placed("resume", negative="", show_default=False)] = False,
     seeds: Annotated[int, placed("seeds")] = 1,
+    shards: Annotated[int, placed("shards")] = 1,
     rank_timeout: Annotated[float, placed("rank_timeout")] = TIMEOUT,
     common: Common = SHARED,
 ) -> None:
@@ -76,6 +77,8 @@ def train(
     seeds
         Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
         --out, run folders are OUT/seed-0, OUT/seed-1, …
+    shards
+        Number of shards, which share nothing but the exchange; the result is the same.
     rank_timeout
         Under torchrun (docs/scale.md), seconds after which a rank that does not answer ends the
         run.
@@ -89,7 +92,7 @@ def train(
         raise UsageError("ranks of torchrun are of one run; leave out `seeds`")
     with joined(rank_timeout) if is_rank() else nullcontext() as world:
         resume = resume or (restarted() and out is not None and (out / "run.json").exists())
-        _train(graph, config, reading, split, out, resume, seeds, common, world)
+        _train(graph, config, reading, split, out, resume, seeds, shards, common, world)
 
 
 def _train(
@@ -100,13 +103,14 @@ def _train(
     out: Path | None,
     resume: bool,
     seeds: int,
+    shards: int,
     common: Common,
     world: World | None,
 ) -> None:
     """The command in one process: all of the run, or the part of a rank."""
     from lumos.runs import train as runs  # torch takes a second to import: not for a wrong option
 
-    hosting = runs.Hosting(common.shards, world)
+    hosting = runs.Hosting(shards, world)
     first = hosting.observer.first
     given_graph = runs.read_input(
         graph, data_dir=common.data_dir, split=split, reading=given(reading), whole=seeds != 1
@@ -115,7 +119,7 @@ def _train(
     if first and isinstance(loaded, Graph):
         announce(loaded, config.trees, config.train.randomness)
     if seeds != 1 and isinstance(loaded, Graph):
-        several_seeds(loaded, config, seeds, given_graph.source, split, out, resume, common)
+        several_seeds(loaded, config, seeds, shards, given_graph.source, split, out, resume, common)
         return
     with continued_by(lambda: _resume_hint(out)):
         run = runs.train_rank(

@@ -120,7 +120,6 @@ def up(
         Name or address of the machine of the NATS server: write the folders of all participants
         to --out, to be copied to their machines, and start nothing.
     """
-    common.refuse("shards", because="every device is a process")
     settings = given(options)
     account = settings.pop("account", None)
     refuse_settings(settings, deadline=deadline)
