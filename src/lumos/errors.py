@@ -20,7 +20,7 @@ LumosError                  anything Lumos raises on purpose
 │   ├── BadPoint            a received point or key is not in its group (`lumos.crypto.groups`)
 │   ├── BadValue            a value, an outcome or padding lies outside its range
 │   ├── CheckFailed         the two ends have not seen the same messages
-│   ├── Replay              an index that was answered is asked again with another message
+│   ├── Replay              pads of a step and attempt that were used are asked for again
 │   ├── OutOfOrder          a message, or a call, is not the one that is due
 │   └── SessionClosed       the session has ended: by an error, by close(), or by a fork
 ├── RankLost                another rank of the run is gone, or does not answer
@@ -145,7 +145,7 @@ class CheckFailed(ProtocolError):
 
 
 class Replay(ProtocolError):
-    """An index that was answered is asked again with another message."""
+    """Pads of a step and attempt that were used are asked for again."""
 
 
 class OutOfOrder(ProtocolError):

@@ -1,4 +1,4 @@
-"""The values of a label: their table against the mechanisms' randomness, and merged classes."""
+"""The values of a label: their table against the mechanisms' randomness."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lumos.errors import ProtocolError, UsageError
-from lumos.ldp.labels import LabelForm, merged
+from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import COIN, make_mechanism
 
 KRR, DIGITS = LabelForm(5, 1, 5), LabelForm(7, 2, 3)
@@ -70,20 +70,3 @@ def test_levels_that_randomness_cannot_tell_apart_are_refused() -> None:
             KRR.other(epsilon)
     with pytest.raises(UsageError, match="too little for randomness"):
         LabelForm(60000, 1, 60000).other(1e-6)
-
-
-def test_merged_classes_keep_draws_and_have_their_own_table() -> None:
-    """Any class of a merged one has the same sums over the columns of a merged one."""
-    groups = np.array([0, 1, 0, 2, 0])
-    values, table = merged(KRR, 2.0, np.array([4, 3, 1, 2]), groups)
-    assert_array_equal(values, [0, 2, 1, 0])
-    for label, group in enumerate(groups):
-        sums = np.bincount(groups, weights=KRR.table(2.0)[label])
-        assert_allclose(table[group], sums, rtol=1e-14)
-
-
-def test_wrong_merges_are_refused() -> None:
-    with pytest.raises(UsageError, match="drawn by digits cannot be merged"):
-        merged(DIGITS, 2.0, np.array([1]), np.zeros(7, np.int64))
-    with pytest.raises(UsageError, match="groups must be 5 numbers"):
-        merged(KRR, 2.0, np.array([1]), np.array([0, 1, 1]))

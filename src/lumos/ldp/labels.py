@@ -119,32 +119,6 @@ class LabelForm:
         return classes // self.base**places % self.base
 
 
-def merged(form: LabelForm, epsilon: float, values: Ints, groups: Ints) -> tuple[Ints, Doubles]:
-    """Draws and their table after classes were merged by a public map; costs no further ε.
-
-    R'[c', s'] = |s'|·q + [c' = s']·(p - q), where |s'| counts the classes that s' was merged from.
-
-    Args:
-        values: [devices] draws of labels, at this ε.
-        groups: [k] the new class of each class, in 0 … k' - 1.
-
-    Returns:
-        [devices] the draws' new classes, and [k', k'] R'.
-
-    Raises:
-        UsageError: a draw is a digit: it stands for classes that are not merged together.
-    """
-    if form.places > 1:
-        raise UsageError(
-            "classes of labels drawn by digits cannot be merged; draw the merged labels anew"
-        )
-    if groups.shape != (form.size,) or groups.min() < 0:
-        raise UsageError(f"groups must be {form.size} numbers, 0 or more")
-    sizes = np.bincount(groups)
-    table = np.tile(sizes * (form.other(epsilon) / COIN), (len(sizes), 1))
-    return groups[values], table + form.strength(epsilon) * np.eye(len(sizes))
-
-
 # One label, several levels of noise, one guarantee: draws that form one Markov chain.
 #
 # A device draws its label ỹ once at each level ε that it is ever asked for, and keeps every draw.

@@ -4,7 +4,7 @@ S (``Sender``) holds x, R (``Receiver``) holds y, both of ℓ ≤ 32 bits. The p
 in, bytes out. Neither party knows a transport or the other's object. Both are given the same public
 list of specs and then take turns:
 
-    spec = Spec(bits=8, kind="lt", reveal="both")
+    spec = Spec(bits=8, kind=Kind.LT)
     sender, receiver = Sender(me=3, peer=8), Receiver(me=8, peer=3)
     sender.begin([(spec, x)])
     receiver.begin([(spec, y)])
@@ -26,20 +26,20 @@ group `ed25519`, the default, and 33 in `secp256k1` (`group=SECP256K1` at both e
 | tables, ℓ ≤ 12 | S | ⌈2^ℓ/8⌉ per output bit; then check 1 |
 | tables, ℓ > 12, and S's opening of level 1 | S | leaves, triples, bits (``spec.parts``); check 1 |
 | openings, ℓ > 12, alternating | R, S | ⌈bits/8⌉ per comparison; check 1 |
-| answer: the outcome, or the last share | last to receive | 1 per comparison |
+| answer: the outcome; ℓ > 12, before it: the last share | last to receive | 1 per comparison |
 
-``messages(specs, first=...)`` gives the list for any batch. ``lt`` and ``le`` have one output bit,
+``messages(specs, first=...)`` gives the list for any batch. ``lt`` has one output bit,
 ``three_way`` has two (lt, eq).
 
 *Binding.* One session serves comparisons of different ℓ and kinds, so these are not in sid: every
-pad is H(sid, A, idx, ℓ, kind, reveal, B, v, W), and idx never repeats in a session.
+pad is H(sid, A, idx, ℓ, kind, B, v, W), and idx never repeats in a session.
 *Check.* CRC-8 of everything both should have seen since the session began: ids, specs, messages.
 It finds any single flipped bit, and one differing spec, with certainty, other damage with
 probability 255/256. It is computed from public bytes, so it reveals nothing; it is no signature:
 authenticity is the transport's.
 *Answer.* One of four words of 8 bits with distance 5, XOR the check.
-*Once.* A message that is received again under the same number gets the same reply again; other
-bytes under that number close the session, as does every error. A session is never written down.
+*Once.* A message that is not due closes the session, as does every error. A session is never
+written down.
 """
 
 import operator
@@ -83,40 +83,23 @@ class Kind(StrEnum):
     """Relations of the sender's x to the receiver's y."""
 
     LT = "lt"
-    LE = "le"
     THREE_WAY = "three_way"
-
-
-class Reveal(StrEnum):
-    """The ends that learn the outcome."""
-
-    BOTH = "both"
-    SENDER = "sender"
-    RECEIVER = "receiver"
-    SHARES = "shares"
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One comparison: bits of the values, relation, and who learns it."""
+    """One comparison: bits of the values, and the relation, which both ends learn."""
 
     bits: int
     kind: Kind = Kind.LT
-    reveal: Reveal = Reveal.BOTH
     #: Two bytes that name the comparison in every pad and in the check.
     code: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MAX_BITS:
             raise UsageError(f"bits must be 1 to {MAX_BITS}, not {self.bits}")
-        try:
-            object.__setattr__(self, "kind", Kind(self.kind))
-            object.__setattr__(self, "reveal", Reveal(self.reveal))
-        except ValueError as error:
-            names = ", ".join([*Kind, *Reveal])
-            raise UsageError(f"{error}; kinds and reveals are: {names}") from None
-        kind, reveal = list(Kind).index(self.kind), list(Reveal).index(self.reveal)
-        object.__setattr__(self, "code", bytes([self.bits, kind << 4 | reveal]))
+        kind = 0x20 if self.kind is Kind.THREE_WAY else 0  # frozen: it is hashed into every pad
+        object.__setattr__(self, "code", bytes([self.bits, kind]))
 
     @property
     def outputs(self) -> int:
@@ -127,16 +110,6 @@ class Spec:
     def ways(self) -> int:
         """Number of possible outcomes."""
         return 3 if self.kind is Kind.THREE_WAY else 2
-
-    @property
-    def sender_learns(self) -> bool:
-        """True if the outcome is revealed to the sender."""
-        return self.reveal in (Reveal.BOTH, Reveal.SENDER)
-
-    @property
-    def receiver_learns(self) -> bool:
-        """True if the outcome is revealed to the receiver."""
-        return self.reveal in (Reveal.BOTH, Reveal.RECEIVER)
 
 
 class Merge(NamedTuple):
@@ -218,9 +191,8 @@ def parts(spec: Spec) -> tuple[Part, ...]:
     """One comparison's parts of the messages of a batch, the receiver's first, alternating.
 
     Each party opens a level as soon as it can: S opens level 1 with its tables, R levels 1 and
-    2, S levels 2 and 3, and so on. Whoever opens the last level second (the closer) has its
-    final share then and adds it if the other may learn; the other answers with the outcome, or
-    with its own share if only the closer may learn.
+    2, S levels 2 and 3, and so on. Whoever opens the last level second has its final share then
+    and adds it; the other answers with the outcome.
     """
     shape = plan(spec.bits, spec.outputs)
     depth = len(shape.levels)
@@ -229,15 +201,9 @@ def parts(spec: Spec) -> tuple[Part, ...]:
     for level in range(depth):
         following = (level, level + 1) if level + 1 < depth else (level,)
         listed.append(Part(opened=following))
-    closer_is_sender = len(listed) % 2 == 0
-    closer_learns = spec.sender_learns if closer_is_sender else spec.receiver_learns
-    other_learns = spec.receiver_learns if closer_is_sender else spec.sender_learns
-    # In the direct form the table itself carries the closer's share.
-    if depth and other_learns:
+    if depth:  # in the direct form the table itself carries the outcome
         listed[-1] = listed[-1]._replace(answer=True)
-    if closer_learns:
-        listed.append(Part(answer=True))
-    return tuple(listed)
+    return (*listed, Part(answer=True))
 
 
 def opened_bits(spec: Spec, part: Part) -> list[int]:
@@ -280,8 +246,7 @@ def _messages(specs: tuple[Spec, ...], first: bool, point: int) -> tuple[Message
 # XOR shares of one comparison at one party, from the tables up to the outcome.
 #
 # A value of a comparison is lt + 2·eq. Both parties run the same tree on their own shares; the
-# sender adds the public terms, so that the shares still sum to the value. For ``le`` the leaves
-# hold gt = [x > y], and the sender flips the root: [x ≤ y] = 1 ⊕ [x > y].
+# sender adds the public terms, so that the shares still sum to the value.
 
 
 def digits_of(value: int, bits: int) -> list[int]:
@@ -294,14 +259,11 @@ def digits_of(value: int, bits: int) -> list[int]:
     return digits
 
 
-def relation(kind: Kind, x: int, lookup: Lookup, *, leaf: bool) -> Bytes:
-    """The plain table of x: [outputs, entries], lt (or le, or a leaf's gt) and then eq."""
+def relation(x: int, lookup: Lookup) -> Bytes:
+    """The plain table of x: [outputs, entries], lt and then eq."""
     j = np.arange(lookup.entries)
     table = np.empty((lookup.outputs, lookup.entries), np.uint8)
-    if kind is Kind.LE:
-        table[0] = x > j if leaf else x <= j
-    else:
-        table[0] = x < j
+    table[0] = x < j
     if lookup.outputs == 2:
         table[1] = x == j
     return table
@@ -322,7 +284,6 @@ class TreeShares(InMemoryOnly):
 
     __slots__ = (
         "_eq",
-        "_flip",
         "_lt",
         "_mine",
         "_plan",
@@ -340,11 +301,9 @@ class TreeShares(InMemoryOnly):
         leaves: Iterable[int],
         triples: Iterable[Sequence[int]],
         products: Iterable[int],
-        flip: bool = False,
     ) -> None:
         self._plan = plan
         self._sender = sender
-        self._flip = flip
         leaves = list(leaves)
         self._lt = [leaf & 1 for leaf in leaves]
         self._eq = [leaf >> 1 for leaf in leaves]
@@ -395,7 +354,7 @@ class TreeShares(InMemoryOnly):
 
     def root(self) -> int:
         """This party's share of the value at the root."""
-        return (self._lt[-1] ^ self._flip) | self._eq[-1] << 1
+        return self._lt[-1] | self._eq[-1] << 1
 
 
 def number_of(bits: Sequence[int]) -> int:
@@ -417,7 +376,7 @@ def unpack(packed: bytes, count: int) -> list[int]:
 
 
 def outcome(spec: Spec, value: int) -> int:
-    """1 or 0 for ``lt`` and ``le``; the sign of x − y for ``three_way``."""
+    """1 or 0 for ``lt``; the sign of x − y for ``three_way``."""
     if spec.kind is not Kind.THREE_WAY:
         return value
     if value == 3:
@@ -442,13 +401,12 @@ def fitting(value: int, bits: int) -> int:
 class Comparison(InMemoryOnly):
     """One comparison of the current batch, as one party sees it.
 
-    Its result is 1 or 0 for ``lt`` and ``le``, the sign of x − y for ``three_way``; where only
-    shares are revealed, a share of lt + 2·eq, to be XORed with the other party's.
+    Its result is 1 or 0 for ``lt``, the sign of x − y for ``three_way``.
 
-    value: this party's own input. share: its share of the direct form's table entry.
+    value: this party's own input.
     """
 
-    __slots__ = ("asked", "kept", "outcome_bits", "parts", "plan", "share", "spec", "tree", "value")
+    __slots__ = ("asked", "kept", "outcome_bits", "parts", "plan", "spec", "tree", "value")
 
     def __init__(self, spec: Spec, value: int, idx: int) -> None:
         self.spec = spec
@@ -460,7 +418,6 @@ class Comparison(InMemoryOnly):
             self.asked.append(Query(lookup, spec.code, idx))
             idx += len(lookup.widths)
         self.kept: list[tuple[int, list[bytes]]] = []
-        self.share = 0
         self.tree: TreeShares | None = None
         self.outcome_bits: int | None = None
 
@@ -478,23 +435,16 @@ class Comparison(InMemoryOnly):
         """This comparison's part of a message of the batch; empty when it has ended."""
         return self.parts[position] if position < len(self.parts) else Part()
 
-    def final_share(self) -> int:
-        """This party's share of lt + 2·eq."""
-        return self.share if self.tree is None else self.tree.root()
-
     def compose(self, part: Part, check: int) -> bytes:
-        """The levels opened in this part, and its answer."""
+        """The levels opened in this part, and its answer: the last share, or the outcome."""
         message = b""
         if self.tree is not None and part.opened:
             message = pack([bit for level in part.opened for bit in self.tree.open(level)])
         if part.answer:
-            message += encode_answer(self._answer(part), check)
+            share = self.tree.root() if self.tree is not None else 0
+            answer = share if part.opened or self.outcome_bits is None else self.outcome_bits
+            message += encode_answer(answer, check)
         return message
-
-    def _answer(self, part: Part) -> int:
-        if self.outcome_bits is not None and not part.opened:
-            return self.outcome_bits
-        return self.final_share()
 
     def receive(self, part: Part, message: bytes, check: int) -> None:
         """Take the other party's opened levels and answer."""
@@ -507,9 +457,8 @@ class Comparison(InMemoryOnly):
             bits = bits[count:]
         if part.answer:
             answer = decode_answer(message[size], check, words_for(1 << self.spec.outputs))
-            # Who learns with the other gets the outcome, unless openings come with it.
-            whole = self.spec.reveal is Reveal.BOTH and not part.opened
-            self.learn(answer if whole else answer ^ self.final_share())
+            share = self.tree.root() if self.tree is not None and part.opened else 0
+            self.learn(answer ^ share)  # the outcome itself, where no opening comes with it
 
     def learn(self, bits: int) -> None:
         """Take the outcome, lt + 2·eq."""
@@ -517,9 +466,7 @@ class Comparison(InMemoryOnly):
         self.outcome_bits = bits
 
     def result(self) -> int | None:
-        """The outcome, this party's share, or None if it may not learn."""
-        if self.spec.reveal is Reveal.SHARES:
-            return self.final_share()
+        """The outcome, once it is learnt."""
         return None if self.outcome_bits is None else outcome(self.spec, self.outcome_bits)
 
 
@@ -543,7 +490,7 @@ def cut_parts(
 
 
 class Sender(LookupSender[Spec, int, Comparison]):
-    """The party whose value stands on the left: [x < y], [x ≤ y], sign(x − y)."""
+    """The party whose value stands on the left: [x < y], sign(x − y)."""
 
     _rules = RULES
 
@@ -563,22 +510,13 @@ class Sender(LookupSender[Spec, int, Comparison]):
     def _tables(self) -> list[bytes]:
         plain: list[Bytes] = []
         for comparison in self._tasks:
-            plain += _direct(comparison) if not comparison.plan.levels else _tree(comparison)
+            if comparison.plan.levels:
+                plain += _tree(comparison)
+            else:  # one table over all values of y
+                plain.append(relation(comparison.value, comparison.plan.leaves[0]))
         asked = [one for comparison in self._tasks for one in comparison.asked]
         masked = iter(self._live().tables(asked, self._points, plain))
         return [b"".join(next(masked) for _ in own.asked) for own in self._tasks]
-
-
-def _direct(comparison: Comparison) -> list[Bytes]:
-    # One table over all values of y; masked as a whole where R may not learn the entry.
-    spec, lookup = comparison.spec, comparison.plan.leaves[0]
-    table = relation(spec.kind, comparison.value, lookup, leaf=False)
-    if not spec.receiver_learns:
-        mask = entropy.bits(spec.outputs)
-        comparison.share = number_of(mask)
-        for output, bit in enumerate(mask):
-            table[output] ^= bit
-    return [table]
 
 
 def _tree(comparison: Comparison) -> list[Bytes]:
@@ -588,7 +526,7 @@ def _tree(comparison: Comparison) -> list[Bytes]:
     leaves: list[int] = []
     for digit, lookup in zip(digits_of(comparison.value, spec.bits), shape.leaves, strict=True):
         mask = entropy.bits(lookup.outputs)
-        table = relation(spec.kind, digit, lookup, leaf=True)
+        table = relation(digit, lookup)
         for output, bit in enumerate(mask):
             table[output] ^= bit
         plain.append(table)
@@ -606,7 +544,6 @@ def _tree(comparison: Comparison) -> list[Bytes]:
         leaves=leaves,
         triples=triples,
         products=products,
-        flip=spec.kind is Kind.LE,
     )
     return plain
 
@@ -615,7 +552,7 @@ def _tree(comparison: Comparison) -> list[Bytes]:
 
 
 class Receiver(LookupReceiver[Spec, int, Comparison]):
-    """The party whose value stands on the right: [x < y], [x ≤ y], sign(x − y)."""
+    """The party whose value stands on the right: [x < y], sign(x − y)."""
 
     _rules = RULES
 
@@ -656,9 +593,7 @@ def _read(comparison: Comparison, tables: bytes) -> None:
         entries.append(unmask(lookup, tables[offset : offset + lookup.table_bytes], pads, index))
         offset += lookup.table_bytes
     if not shape.levels:
-        comparison.share = entries[0]
-        if comparison.spec.receiver_learns:
-            comparison.learn(entries[0])
+        comparison.learn(entries[0])
     else:
         leaves = len(shape.leaves)
         comparison.tree = TreeShares(
@@ -678,7 +613,7 @@ def _read(comparison: Comparison, tables: bytes) -> None:
 
 
 class ComparisonProtocol:
-    """Opens senders and receivers; every comparison is revealed to both."""
+    """Opens senders and receivers."""
 
     def open(self, me: int, peer: int, group: Group) -> Sender | Receiver:
         """The end with the smaller id is the sender."""

@@ -16,7 +16,6 @@ from lumos.errors import (
     BadValue,
     CheckFailed,
     OutOfOrder,
-    Replay,
     SessionClosed,
     UsageError,
     WrongLength,
@@ -105,7 +104,7 @@ class BatchTask(Protocol):
         ...
 
     def result(self) -> int | None:
-        """Return what this end learned, or None if it may not learn."""
+        """Return what this end learned, or None if it has learned nothing yet."""
         ...
 
 
@@ -173,7 +172,6 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         self._turn = 0
         self._number = 0
         self._idx = 0
-        self._answered: dict[int, tuple[bytes, bytes | None]] = {}
         # Parties that disagree about who they are find out at the first check.
         roles = f"{self._sender_id} {self._receiver_id}".encode()
         self._check = crc8(0, self._rules.version + roles)
@@ -187,12 +185,10 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
             self.close()
             raise
 
-    def step(self, incoming: bytes | None = None, *, number: int | None = None) -> bytes | None:
+    def step(self, incoming: bytes | None = None) -> bytes | None:
         """Take the message that is due and return the next one, if it is ours to send.
 
-        ``number`` is the incoming message's place in the session, counted from 0 over both
-        directions. A transport that may deliver twice or out of order passes it; one that
-        delivers each message once and in order need not.
+        The transport delivers each message once and in order.
         """
         self._guard()
         try:
@@ -200,10 +196,6 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
                 return self._send_first()
             if not isinstance(incoming, bytes):
                 raise BadValue("a message is bytes")
-            if number is not None and number < self._number:
-                return self._again(incoming, number)
-            if number is not None and number > self._number:
-                raise OutOfOrder("a message came before the one that is due")
             return self._reply(incoming)
         except BaseException:
             self.close()
@@ -216,7 +208,7 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
 
     @property
     def results(self) -> list[int | None]:
-        """Per item of the batch: what this party learned, or None if it may not learn."""
+        """What this party learned, for each item of the batch."""
         self._guard()
         if not self.finished:
             raise OutOfOrder("the batch has not ended")
@@ -232,7 +224,6 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         self._open = False
         self._tasks = []
         self._results = []
-        self._answered = {}
 
     def __repr__(self) -> str:
         state = "open" if self._open else "closed"
@@ -263,7 +254,6 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
         self._script = self._rules.messages(specs, first=first, point=self._point)
         self._opening = int(first)
         self._turn = 0
-        self._answered = {}
 
     def _mine(self) -> bool:
         return self._script[self._turn].to_sender is not self._is_sender
@@ -273,25 +263,14 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
             raise OutOfOrder("a message of the peer is due")
         return self._send()
 
-    def _again(self, incoming: bytes, number: int) -> bytes | None:
-        if number not in self._answered:
-            raise Replay("a message of an earlier batch came again")
-        known, answer = self._answered[number]
-        if incoming != known:
-            raise Replay("what was answered is asked again with another message")
-        return answer
-
     def _reply(self, incoming: bytes) -> bytes | None:
         if self.finished or self._mine():
             raise OutOfOrder("a message came when none was due")
         expected = self._script[self._turn].length
         if len(incoming) != expected:
             raise WrongLength(f"a message has {len(incoming)} bytes instead of {expected}")
-        number = self._number
         self._receive(incoming)
-        answer = None if self._advance() else self._send()
-        self._answered[number] = (incoming, answer)
-        return answer
+        return None if self._advance() else self._send()
 
     def _advance(self) -> bool:
         self._turn += 1

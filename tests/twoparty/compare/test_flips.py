@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from lumos.errors import ProtocolError
-from lumos.twoparty.comparison import Kind, Reveal, Spec, messages
+from lumos.twoparty.comparison import Kind, Spec, messages
 from lumos.twoparty.session import Message
 
 
@@ -39,7 +39,7 @@ def stops(talk, spec, position, bit, x, y):
 
 @pytest.mark.parametrize(
     "spec",
-    [Spec(1), Spec(4), Spec(4, Kind.THREE_WAY), Spec(4, Kind.LE, Reveal.SENDER), Spec(8)],
+    [Spec(1), Spec(4), Spec(4, Kind.THREE_WAY), Spec(8)],
     ids=str,
 )
 def test_every_bit_of_every_message_of_the_direct_form(spec, talk):
@@ -59,16 +59,9 @@ def test_every_bit_in_the_other_group(talk):
     assert all(stops(other, spec, place, bit, 5, 7) for place, bit in everywhere)
 
 
-@pytest.mark.parametrize(
-    ("bits", "reveal"),
-    [
-        pytest.param(bits, reveal, marks=() if bits == 16 or reveal == "both" else pytest.mark.long)
-        for bits in (12, 16, 32)
-        for reveal in ("both", "sender", "receiver", "shares")
-    ],
-)
-def test_bits_of_long_messages(bits, reveal, talk):
-    spec = Spec(bits, Kind.LT, reveal)
+@pytest.mark.parametrize("bits", [12, 16, 32])
+def test_bits_of_long_messages(bits, talk):
+    spec = Spec(bits)
     randomness = random.Random(bits)
     everywhere = every_bit(spec)
     # All bits of the short messages, and a sample of the long ones.

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lumos.crypto.groups import GROUPS
 from lumos.errors import ProtocolError, SessionClosed
-from lumos.twoparty.comparison import Kind, Receiver, Reveal, Sender, Spec, messages
+from lumos.twoparty.comparison import Kind, Receiver, Sender, Spec, messages
 from lumos.twoparty.session import Party
 
 BOUNDED = settings(
@@ -20,7 +20,6 @@ specs = st.builds(
     Spec,
     st.sampled_from([1, 2, 3, 4, 5, 8, 12, 13, 17, 32]),
     st.sampled_from(list(Kind)),
-    st.sampled_from(list(Reveal)),
 )
 
 
@@ -76,7 +75,6 @@ calls = st.lists(
     st.tuples(
         st.booleans(),
         st.one_of(st.none(), st.binary(max_size=60), st.sampled_from(["last", "older"])),
-        st.one_of(st.none(), st.integers(-1, 8)),
     ),
     max_size=10,
 )
@@ -92,12 +90,12 @@ def test_any_order_of_calls(script):
     receiver.begin([(spec, 2)])
     sent = [b""]
     tables = set()
-    for to_sender, incoming, number in script:
+    for to_sender, incoming in script:
         party = sender if to_sender else receiver
         if incoming in ("last", "older"):
             incoming = sent[-1] if incoming == "last" else sent[0]
         try:
-            answer = party.step(incoming, number=number)
+            answer = party.step(incoming)
         except ProtocolError:
             continue
         if answer is not None:

@@ -25,9 +25,7 @@ from lumos.twoparty import comparison as sender
 from lumos.twoparty import lookup
 from lumos.twoparty.comparison import (
     Comparison,
-    Kind,
     Receiver,
-    Reveal,
     Sender,
     Spec,
     TreeShares,
@@ -40,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("seeded")
 
 # -- what the receiver sees ---------------------------------------------------------------
 
-TABLE = Spec(6, Kind.LT, Reveal.BOTH)
+TABLE = Spec(6)
 Y = 37
 X = (9, 30)  # both below Y: the same outcome
 ROW, COLUMN = Y >> 3, Y & 7
@@ -183,7 +181,7 @@ def test_twin_pads_without_the_curve(monkeypatch, toy):
 
 # -- one index, one answer ----------------------------------------------------------------
 
-SMALL = Spec(4, Kind.LT, Reveal.BOTH)
+SMALL = Spec(4)
 
 
 def two_tables(labels, group, second, session=50):
@@ -249,54 +247,9 @@ def test_twin_index_answered_twice(second, toy):
     assert distinguish(*split(views, labels)).told_apart
 
 
-def test_a_repeat_within_a_batch_is_the_same_table(toy):
-    s, r = Sender(3, 8, group=toy), Receiver(8, 3, group=toy)
-    s.begin([(SMALL, 5)])
-    r.begin([(SMALL, 9)])
-    points = r.step(s.step())
-    assert s.step(points, number=1) == s.step(points, number=1)
-
-
-# -- shares -------------------------------------------------------------------------------
-
-
-def share_views(labels, group, reveal="shares", session=50):
-    """R's share and table where R may not learn: x = 2 or 12 against y = 9."""
-    spec = Spec(4, Kind.THREE_WAY, reveal)
-    views = []
-    for start in range(0, len(labels), session):
-        own = labels[start : start + session]
-        s, r = Sender(3, 8, group=group), Receiver(8, 3, group=group)
-        s.begin([(spec, (2, 12)[label]) for label in own])
-        r.begin([(spec, 9)] * len(own))
-        points = r.step(s.step())
-        comparisons = list(r._tasks)
-        tables = s.step(points)
-        assert tables is not None
-        r.step(tables)
-        for place, comparison in enumerate(comparisons):
-            table = tables[4 * place : 4 * place + 4]
-            share = comparison.share
-            views.append([share & 1, share >> 1, (share & 1) ^ (share >> 1), *bits_of(table)])
-    return np.array(views, np.uint8)
-
-
-@pytest.mark.parametrize("reveal", ["shares", "sender"])
-def test_a_share_says_nothing(reveal, toy):
-    labels = balanced(SAMPLES)
-    verdict = distinguish(*split(share_views(labels, toy, reveal), labels))
-    assert not verdict.told_apart, verdict
-
-
-def test_twin_share_not_masked(monkeypatch, toy):
-    monkeypatch.setattr(entropy, "bits", lambda count: [0] * count)
-    labels = balanced(TWIN_SAMPLES)
-    assert distinguish(*split(share_views(labels, toy), labels)).told_apart
-
-
 # -- what the sender sees -----------------------------------------------------------------
 
-DIGIT = Spec(4, Kind.LT, Reveal.BOTH)
+DIGIT = Spec(4)
 OWN_X = 5
 YS = (8, 15)  # both above OWN_X: the same outcome
 
@@ -391,7 +344,7 @@ def test_the_answer_is_all_that_follows(toy):
 
 # -- the tree, with the transfers taken as ideal ------------------------------------------
 
-TALL = Spec(16, Kind.LT, Reveal.BOTH)
+TALL = Spec(16)
 
 
 def shares_of(r, entries, indices):

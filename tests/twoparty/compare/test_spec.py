@@ -3,7 +3,7 @@
 import pytest
 
 from lumos.errors import UsageError
-from lumos.twoparty.comparison import Kind, Reveal, Spec, messages, plan
+from lumos.twoparty.comparison import Kind, Spec, messages, plan
 from lumos.twoparty.lookup import digit_widths
 from lumos.twoparty.session import Message
 
@@ -20,12 +20,6 @@ def test_direct_form_as_documented():
     assert lengths(Spec(4, Kind.THREE_WAY)) == [48, 48, 4 + 1, 1]
     assert lengths(Spec(12)) == [48, 16 + 96, 512 + 1, 1]
     assert lengths(Spec(1)) == [48, 48, 1 + 1, 1]
-
-
-def test_only_a_sender_who_may_learn_gets_an_answer():
-    assert lengths(Spec(8, reveal=Reveal.SENDER)) == [48, 80, 33, 1]
-    assert lengths(Spec(8, reveal=Reveal.RECEIVER)) == [48, 80, 33]
-    assert lengths(Spec(8, reveal=Reveal.SHARES)) == [48, 80, 33]
 
 
 @pytest.mark.parametrize("bits", range(1, 13))
@@ -47,11 +41,10 @@ def test_tree_form_as_documented():
 
 def test_speakers_alternate():
     for bits in (8, 13, 16, 17, 32):
-        for reveal in Reveal:
-            listed = messages([Spec(bits, Kind.LT, reveal)], first=True)
-            assert [message.to_sender for message in listed] == [
-                place % 2 == 1 for place in range(len(listed))
-            ]
+        listed = messages([Spec(bits)], first=True)
+        assert [message.to_sender for message in listed] == [
+            place % 2 == 1 for place in range(len(listed))
+        ]
     assert messages([Spec(8)], first=False)[0] == Message(to_sender=True, length=64)
 
 
@@ -84,8 +77,3 @@ def test_trees_have_as_many_levels_as_documented():
 def test_bits_out_of_range_are_refused(bits):
     with pytest.raises(UsageError, match="bits must be 1 to 32"):
         Spec(bits)
-
-
-def test_a_wrong_name_lists_the_right_ones():
-    with pytest.raises(UsageError, match="lt, le, three_way, both, sender, receiver, shares"):
-        Spec(8, "ge")  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from lumos.errors import (
     BadValue,
     CheckFailed,
     OutOfOrder,
-    Replay,
     SessionClosed,
     UsageError,
     WrongLength,
@@ -47,46 +46,11 @@ def refused(party, error, incoming, **more):
     closed(party)
 
 
-def test_a_repeated_message_gets_the_same_bytes():
-    sender, receiver, opening, points = opened()
-    products = sender.step(points, number=1)
-    assert sender.step(points, number=1) == products
-    share = receiver.step(products, number=2)
-    levels = sender.step(share, number=3)
-    assert sender.step(share, number=3) == levels
-    assert sender.step(points, number=1) == products
-    assert receiver.step(opening, number=0) == points
-    answer = receiver.step(levels, number=4)
-    assert receiver.step(levels, number=4) == answer
-    assert sender.step(answer, number=5) is None
-    assert sender.results == receiver.results == [2]
-
-
-@pytest.mark.parametrize("number", [1, 3])
-def test_another_message_under_an_answered_number_closes(number):
-    sender, receiver, _, points = opened()
-    share = receiver.step(sender.step(points))
-    levels = sender.step(share)
-    assert levels is not None
-    _, _, _, others = opened()
-    refused(sender, Replay, others if number == 1 else share[:-1] + b"\0", number=number)
-
-
-def test_a_message_of_an_earlier_batch_closes():
-    sender, receiver, _, points = opened()
-    share = receiver.step(sender.step(points))
-    sender.step(receiver.step(sender.step(share)))
-    sender.begin([(SPEC, S)])
-    refused(sender, Replay, points, number=1)
-
-
 def test_messages_out_of_order():
     sender, receiver, opening, points = opened()
     refused(receiver, WrongLength, opening)
     products = sender.step(points)
     refused(sender, WrongLength, products)
-    sender, _, _, points = opened()
-    refused(sender, OutOfOrder, points, number=3)
     sender, *_ = opened()
     with pytest.raises(OutOfOrder):
         sender.begin([(SPEC, S)])
