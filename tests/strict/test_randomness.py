@@ -25,6 +25,7 @@ from tests.strict.strictly import (
 )
 
 from lumos.crypto.groups import GROUPS
+from lumos.device import Shard
 from lumos.graph import Graph
 from lumos.ldp.labels import LabelForm
 from lumos.runs.train import train
@@ -123,11 +124,14 @@ def offsets(short: Any) -> np.ndarray:
     return offsets_of()
 
 
+def drawn(shard: Shard) -> np.ndarray:
+    """[hosted, 8] words that only the secrets of the devices give."""
+    return shard.randomness.words(np.arange(len(shard)), "a test", 0, 8)
+
+
 @pytest.mark.parametrize("other", OTHERS, ids=NAMES)
 def test_runs_that_differ_share_no_secret(other: dict[str, Any]) -> None:
-    one, two = (
-        made(federation, **settings).shards[0].randomness._secrets for settings in ({}, other)
-    )
+    one, two = (drawn(made(federation, **settings).shards[0]) for settings in ({}, other))
     assert not (one == two).all(axis=1).any()
     assert (one == two).mean() < 1e-3  # of 16,000 words of 32 bits
 
@@ -265,15 +269,15 @@ def test_randomized_labels_are_not_shifted_alike_in_runs_that_differ(
 
 
 def test_the_control_shares_nothing_with_the_run() -> None:
-    one, two = (made(federation, control=c).shards[0].randomness._secrets for c in (False, True))
+    one, two = (drawn(made(federation, control=c).shards[0]) for c in (False, True))
     assert not (one == two).all(axis=1).any()
 
 
 @pytest.mark.parametrize("shards", [2, 7, 300])
 def test_shards_do_not_change_a_secret(shards: int) -> None:
-    whole = made(federation, devices=300).shards[0].randomness._secrets
+    whole = drawn(made(federation, devices=300).shards[0])
     for shard in made(federation, devices=300, shards=shards).shards:
-        assert_array_equal(shard.randomness._secrets, whole[shard.devices])
+        assert_array_equal(drawn(shard), whole[shard.devices])
 
 
 @pytest.mark.parametrize("aggregate", ["ideal", "secure"])
