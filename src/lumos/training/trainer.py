@@ -311,10 +311,12 @@ class Trainer(Protocol[Result]):
 
 
 @runtime_checkable
-class RestartableTrainer(Protocol):
+class RestartableTrainer(Trainer[Any], Protocol):
     """A trainer whose one device can be killed between any two messages, and come back.
 
-    After a restart it sends the same messages again, byte by byte, as far as they are repeated.
+    After a restart it sends the same messages again, byte by byte, as far as they are repeated. Its
+    state has a part `device` too, once it is set up, without any key, mask or nonce; a trainer that
+    was not set up loads it. At the coordinator it has no rows of devices.
     """
 
     def enrol(self) -> Program[None]:
@@ -323,26 +325,6 @@ class RestartableTrainer(Protocol):
 
     def replay_received(self, epoch: int) -> Program[None]:
         """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
-        ...
-
-    def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
-        """As in `Trainer`."""
-        ...
-
-    def finish(self) -> Program[ShardResult]:
-        """As in `Trainer`."""
-        ...
-
-    def outcome(self, result: Any, ledger: LedgerReport) -> Outcome:
-        """As in `Trainer`; at the coordinator without rows of devices."""
-        ...
-
-    def state_dict(self, part: StatePart = "run") -> Arrays:
-        """As in `Trainer`; `device` needs `setup`, and has no key, mask or nonce."""
-        ...
-
-    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
-        """As in `Trainer`; `device` in a trainer that was not set up."""
         ...
 
     def remember_openings(self, opened: OpenedSums) -> None:
