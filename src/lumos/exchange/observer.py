@@ -9,7 +9,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -312,32 +312,11 @@ def own_ledger(flows: Mapping[str, Mapping[str, int]]) -> LedgerReport:
         )
         for name, flow in flows.items()
     }
-    whole, parts = np.empty(0, np.int64), np.empty(0, np.float64)
-    return LedgerReport(
+    return replace(
+        add_up([Ledger(None)], 0),
         messages=sum(line.messages for line in topics.values()),
         bytes=sum(line.bytes for line in topics.values()),
-        rounds=0,
-        comparisons=0,
-        comparison_bits=0.0,
-        comparison_lengths=(),
-        control_bits=0.0,
-        bits_per_pair_mean=0.0,
-        bits_per_pair_largest=0.0,
-        epsilon_per_receiver=0.0,
-        epsilon_collusion=0.0,
-        edge_epsilon=0.0,
         topics=topics,
-        messages_sent=whole,
-        messages_received=whole,
-        bytes_sent=whole,
-        bytes_received=whole,
-        device_rounds=whole,
-        device_comparison_bits=parts,
-        pairs=np.empty((0, 2), np.int64),
-        pair_bits=parts,
-        device_epsilon=parts,
-        device_epsilon_collusion=parts,
-        device_edge_epsilon=parts,
     )
 
 
