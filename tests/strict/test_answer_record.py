@@ -17,8 +17,6 @@ from lumos.strict.link.answers import (
     UNANSWERED,
     AnswerBudget,
     AnswerRecord,
-    AnswersInFile,
-    AnswersInMemory,
     AnswerStore,
     charged,
     digest_of,
@@ -37,9 +35,9 @@ def unused() -> AnswerBudget:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     """Opens the same record again and again."""
     if request.param == "memory":
-        memory = AnswersInMemory(unused())
+        memory = AnswerStore(None, unused())
         return lambda: memory
-    return lambda: AnswersInFile(tmp_path / "answers.npz", unused())
+    return lambda: AnswerStore(tmp_path / "answers.npz", unused())
 
 
 def known(record: AnswerRecord, pairs: Any, vectors: str = "one") -> list[list[int]]:
@@ -103,17 +101,17 @@ def test_known_against_a_dictionary() -> None:
 
 
 def test_a_file_is_for_its_owner(tmp_path: Path) -> None:
-    AnswersInFile(tmp_path / "answers.npz", unused()).update(lambda record: None)
+    AnswerStore(tmp_path / "answers.npz", unused()).update(lambda record: None)
     assert stat.S_IMODE((tmp_path / "answers.npz").stat().st_mode) == 0o600
 
 
 def test_the_first_file_starts_where_training_ended(tmp_path: Path) -> None:
     start = unused()
     start.calibrated[:] = 2
-    store = AnswersInFile(tmp_path / "answers.npz", start)
+    store = AnswerStore(tmp_path / "answers.npz", start)
     store.update(lambda record: record.budget.asked.__setitem__(0, 5))
     assert not start.asked.any(), "what training ended with stays as it was"
-    again = AnswersInFile(tmp_path / "answers.npz", unused())
+    again = AnswerStore(tmp_path / "answers.npz", unused())
     assert_array_equal(again.update(lambda record: record.budget.calibrated), [2] * DEVICES)
     assert again.update(lambda record: record.budget.asked.tolist())[0] == 5
 
@@ -123,14 +121,14 @@ def test_a_damaged_file_says_so_in_one_line(tmp_path: Path, damage: bytes) -> No
     path = tmp_path / "answers.npz"
     path.write_bytes(damage)
     with pytest.raises(InputError, match=r"answers\.npz: is damaged") as caught:
-        AnswersInFile(path, unused()).update(lambda record: None)
+        AnswerStore(path, unused()).update(lambda record: None)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == damage, "nothing was written over it"
 
 
 def test_an_interrupted_change_leaves_the_file(tmp_path: Path) -> None:
     path = tmp_path / "answers.npz"
-    store = AnswersInFile(path, unused())
+    store = AnswerStore(path, unused())
     store.update(lambda record: record.add(np.array([[0, 1]]), np.array([[3, 2]]), "one"))
     before = path.read_bytes()
 
@@ -145,7 +143,7 @@ def test_an_interrupted_change_leaves_the_file(tmp_path: Path) -> None:
 
 def _ask_many(path: str, me: int) -> None:
     """In a process of its own: 20 answers, one at a time."""
-    store = AnswersInFile(Path(path), unused())
+    store = AnswerStore(Path(path), unused())
     account = PrivacyAccount(Path(path).parent, IDS, limits=AccountLimits(score_queries=0))
     for number in range(20):
 
@@ -173,7 +171,7 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_record_moves_to_a_folder_and_stays_one(tmp_path: Path) -> None:
     """A run in memory that is saved shares its budget with the folder from then on."""
-    memory = AnswersInMemory(unused())
+    memory = AnswerStore(None, unused())
     memory.update(lambda record: record.add(np.array([[0, 1]]), np.array([[3, 2]]), "one"))
     memory.update(lambda record: record.budget.asked.__setitem__(0, 4))
     first, second = tmp_path / "first", tmp_path / "second"
@@ -181,12 +179,12 @@ def test_a_record_moves_to_a_folder_and_stays_one(tmp_path: Path) -> None:
     second.mkdir()
     moved = memory.moved(first)
     assert stat.S_IMODE((first / "answers.npz").stat().st_mode) == 0o600
-    there = AnswersInFile(first / "answers.npz", unused())
+    there = AnswerStore(first / "answers.npz", unused())
     there.update(lambda record: record.budget.asked.__setitem__(0, 5))
     assert moved.update(lambda record: record.budget.asked.tolist())[0] == 5
     assert moved.update(lambda record: known(record, [(1, 0)])) == [[2, 3]]
     assert moved.moved(second) is moved
-    copied = AnswersInFile(second / "answers.npz", unused())
+    copied = AnswerStore(second / "answers.npz", unused())
     assert copied.update(lambda record: record.budget.asked.tolist())[0] == 5
 
 
@@ -205,7 +203,7 @@ def test_queries_are_charged_for_life_before_they_are_recorded(tmp_path: Path) -
     account = PrivacyAccount(tmp_path, IDS, limits=AccountLimits(score_queries=3))
     for run in ("one", "two"):
         (tmp_path / run).mkdir()
-        store = AnswersInFile(tmp_path / run / "answers.npz", unused())
+        store = AnswerStore(tmp_path / run / "answers.npz", unused())
         store.update(charged(account, lambda record: answer(record, [[3, 1]], [[2, 0]])))
     assert store.update(lambda record: record.budget.asked.tolist())[3] == 2
     assert account.spent(ASKED).tolist() == [0, 0, 0, 2, 0, 0, 0, 0, 0]

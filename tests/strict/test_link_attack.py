@@ -26,7 +26,7 @@ from lumos.strict.link import answers as link_answers
 from lumos.strict.link import encoder as token_rows
 from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link import trainer as link_trainer
-from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswersInFile
+from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswerStore
 from lumos.strict.link.encoder import LinkEncoder, unit
 from lumos.strict.link.levels import NeighbourhoodSketch, Reading, integers, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
@@ -237,12 +237,12 @@ def test_no_way_of_asking_exceeds_the_budget(tmp_path: Path) -> None:
     def ask(seed: int) -> None:
         mine = np.random.default_rng(seed).permutation(pairs)[:400]
         mine = np.concatenate([mine, mine[:, ::-1], mine])
-        store = AnswersInFile(path, result.budget)
+        store = AnswerStore(path, result.budget)
         store.update(lambda record: link_prediction.ask_new(result, AskedPairs(pairs=mine), record))
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(ask, range(9)))
-    found = AnswersInFile(path, result.budget).update(lambda record: record)
+    found = AnswerStore(path, result.budget).update(lambda record: record)
     assert given(found).max() <= 6  # 8, less 2 of calibration
     assert np.array_equal(given(found), found.budget.asked + found.budget.answered)
     assert found.budget.asked.max() == found.budget.answered.max() == 3

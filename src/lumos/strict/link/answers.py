@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -185,15 +185,6 @@ OnEnds = Callable[[int], None]
 """Callback `(ends)` with the number of ends of pairs that learnt a bucket since the last call."""
 
 
-class AskedOfPeers(NamedTuple):
-    """Questions from the view of one shard."""
-
-    rows: Ints
-    """[questions] positions of hosted askers, not decreasing."""
-    peers: Ints
-    """[questions] ids, increasing for each asker."""
-
-
 class Learnt(NamedTuple):
     """Score buckets that the devices of one shard learnt; with randomized response, ends differ."""
 
@@ -269,30 +260,31 @@ class Answerer:
     willing: bool = True
 
     def ask(
-        self, asked: AskedOfPeers, step: int, batches: int, on_ends: OnEnds | None = None
+        self, rows: Ints, peers: Ints, step: int, batches: int, on_ends: OnEnds | None = None
     ) -> Program[Learnt]:
         """Return the buckets that hosted devices learn, `UNANSWERED` if a budget is used up.
 
         Args:
+            rows: [questions] positions of hosted askers, not decreasing.
+            peers: [questions] ids, increasing for each asker.
             step: names the randomness; another for every call.
             batches: public number of batches of pairs that all shards go through.
         """
         shard = self.shard
         asking, others = self.budget.left(self.strict)
         left = (asking, others if self.willing else np.zeros_like(others))
-        answered, answering, askers = yield from consents(shard, *asked, left, step)
+        answered, answering, askers = yield from consents(shard, rows, peers, left, step)
         mine = np.flatnonzero(answered)
         # Before a bucket is revealed: an end that falls silent later has sent its part already.
-        np.add.at(self.budget.asked, asked.rows[mine], 1)
+        np.add.at(self.budget.asked, rows[mine], 1)
         np.add.at(self.budget.answered, answering, 1)
-        rows = np.concatenate([asked.rows[mine], answering])
-        peers = np.concatenate([asked.peers[mine], askers])
-        devices = shard.ids_of(rows)
+        levels = np.full(len(rows), UNANSWERED)
+        devices = shard.ids_of(np.concatenate([rows[mine], answering]))
+        peers = np.concatenate([peers[mine], askers])
         # Both ends of a pair find it in the same batch.
         low, high = np.minimum(devices, peers), np.maximum(devices, peers)
         batch = (low + high) % batches
-        levels = np.full(len(asked.rows), UNANSWERED)
-        learnt = np.empty(len(rows), np.int64)
+        learnt = np.empty(len(devices), np.int64)
         for number in range(batches):
             here = np.flatnonzero(batch == number)
             learnt[here] = yield from levels_of_pairs(
@@ -403,14 +395,6 @@ def digest_of(vectors: Small, thresholds: tuple[int, ...]) -> str:
     return blake2b(named, digest_size=16).hexdigest()
 
 
-class AnswerStore(Protocol):
-    """Storage of the record of a federation."""
-
-    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
-        """Read the record, change it, and write it; nobody else does so meanwhile."""
-        ...
-
-
 def charged(
     account: PrivacyAccount, change: Callable[[AnswerRecord], Done]
 ) -> Callable[[AnswerRecord], Done]:
@@ -432,60 +416,51 @@ def charged(
     return within
 
 
-class AnswersInMemory:
-    """The record of a run that was not written to a folder."""
-
-    def __init__(self, start: AnswerBudget) -> None:
-        self._record = AnswerRecord.of({}, start)
-
-    def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
-        """Change the record."""
-        return change(self._record)
-
-    def moved(self, folder: Path) -> "AnswersInFile":
-        """Move the record to a run folder, so that both runs share one budget."""
-        path = folder / FILE
-        write_arrays(path, self._record.arrays(), private=True)
-        return AnswersInFile(path, self._record.budget)
-
-
-class AnswersInFile:
-    """The record of a run, in its folder; readable by its owner only.
+class AnswerStore:
+    """The record of a run: in its folder, readable by its owner only, or in memory.
 
     Args:
-        path: the file; it need not exist yet.
+        path: the file, which need not exist yet; None where the run has no folder.
         start: the budgets after training.
         levels: number of score buckets.
     """
 
-    def __init__(self, path: Path, start: AnswerBudget, levels: int = MAX_LEVELS) -> None:
+    def __init__(self, path: Path | None, start: AnswerBudget, levels: int = MAX_LEVELS) -> None:
         self._path = path
         self._start = start
         self._levels = levels
+        self._in_memory = AnswerRecord.of({}, start)
 
-    def moved(self, folder: Path) -> "AnswersInFile":
-        """Copy the record to another folder, and keep this one."""
+    def moved(self, folder: Path) -> "AnswerStore":
+        """Copy the record to a run folder; one in memory stays there, so that both runs share it.
+
+        A record that had a file keeps it.
+        """
         self.update(lambda record: write_arrays(folder / FILE, record.arrays(), private=True))
-        return self
+        if self._path is not None:
+            return self
+        return AnswerStore(folder / FILE, self._in_memory.budget)
 
     def update(self, change: Callable[[AnswerRecord], Done]) -> Done:
         """Read the record, change it, and write it; nobody else does so meanwhile."""
+        if self._path is None:
+            return change(self._in_memory)
         with locked(self._path):
-            record = AnswerRecord.of(self._read(), self._start)
+            record = AnswerRecord.of(self._read(self._path), self._start)
             done = change(record)
             write_arrays(self._path, record.arrays(), private=True)
             return done
 
-    def _read(self) -> Arrays:
-        if not self._path.exists():
+    def _read(self, path: Path) -> Arrays:
+        if not path.exists():
             return {}
         try:
-            arrays = read_arrays(self._path)
+            arrays = read_arrays(path)
         except InputError:
             arrays = {}
         if not self._fits(arrays):
             raise InputError(
-                f"{self._path}: is damaged, so the remaining score queries of devices are unknown; "
+                f"{path}: is damaged, so the remaining score queries of devices are unknown; "
                 "train again"
             )
         return arrays

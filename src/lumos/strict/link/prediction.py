@@ -42,10 +42,7 @@ from lumos.strict.link.answers import (
     AnswerBudget,
     Answerer,
     AnswerRecord,
-    AnswersInFile,
-    AnswersInMemory,
     AnswerStore,
-    AskedOfPeers,
     charged,
     digest_of,
     pair_keys,
@@ -168,8 +165,8 @@ class LinkResult:
                 budget=self.budget,
                 willing=willing,
             )
-            asked = AskedOfPeers(np.zeros(int(asks), np.int64), np.full(int(asks), peer, np.int64))
-            learnt = yield from answerer.ask(asked, 1 + peer, 1)
+            rows, peers = np.zeros(int(asks), np.int64), np.full(int(asks), peer, np.int64)
+            learnt = yield from answerer.ask(rows, peers, 1 + peer, 1)
             level = learnt.levels if asks else np.append(learnt.answered, UNANSWERED)[:1]
         logit = scores(level, self.reading.evidence, self.degree, shard.total)
         return PairAnswer(float(logit[0]), bool(level[0] != UNANSWERED))
@@ -373,8 +370,8 @@ def _scored(
 def _store(model: TrainedLinks, result: LinkResult) -> AnswerStore:
     """Return the storage of the record: the run folder, or the memory of the run."""
     if model.folder is not None:
-        return AnswersInFile(model.folder / FILE, result.budget, len(result.reading.evidence))
-    store: AnswerStore = model.memory.setdefault(ANSWERS, AnswersInMemory(result.budget))
+        return AnswerStore(model.folder / FILE, result.budget, len(result.reading.evidence))
+    store: AnswerStore = model.memory.setdefault(ANSWERS, AnswerStore(None, result.budget))
     return store
 
 
@@ -424,9 +421,10 @@ def answer(
             open_ = np.flatnonzero(levels[:, 0] == UNANSWERED)
             askers, peers = unique[open_, wave], unique[open_, 1 - wave]
             order = np.lexsort((peers, askers))
-            questions = AskedOfPeers(shard.local(askers[order]), peers[order])
             batches = max(1, -(-len(open_) // AT_ONCE))
-            learnt = yield from answerer.ask(questions, wave, batches, count)
+            learnt = yield from answerer.ask(
+                shard.local(askers[order]), peers[order], wave, batches, count
+            )
             levels[open_[order], wave] = learnt.levels
             # Devices that answered, in the order of the questions.
             in_order = np.lexsort((learnt.answering, learnt.askers))
