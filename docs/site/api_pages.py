@@ -26,7 +26,7 @@ BESIDE = {
         "lumos.runs.run.RunData",
         "lumos.runs.run.Cost",
         "lumos.training.trainer.Outcome",
-        "lumos.runs.predict.LinkPredictions",
+        "lumos.training.trainer.LinkPredictions",
         "lumos.runs.schema.TreeSummary",
     ],
     "settings": [

@@ -17,9 +17,9 @@ import lumos
 from lumos.audit.table import AuditReport, AuditRow, Exactly
 from lumos.display import DISPLAYS
 from lumos.graph.arrays import IdTexts
-from lumos.runs.predict import LinkPredictions
 from lumos.runs.text import guarantee_text
 from lumos.training.guarantees import cells_of
+from lumos.training.trainer import LinkPredictions
 
 EVIL = '<script>alert("x")</script>&amp;'
 
@@ -160,8 +160,9 @@ def test_audits(audit: AuditReport) -> None:
 
 def test_predictions_about_pairs() -> None:
     links = LinkPredictions(
-        probability=np.array([0.125, 0.25]), answered=np.array([True, False]), ledger=None
+        scores=np.log([1 / 7, 1 / 3]), answered=np.array([True, False]), ledger=None
     )
+    np.testing.assert_allclose(links.probability, [0.125, 0.25])
     assert "0.125" not in repr(links)  # one pair's
     assert "0.25" not in repr(links)
     assert "2 pairs, 1 answered" in repr(links)

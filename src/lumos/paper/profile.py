@@ -24,7 +24,7 @@ from lumos.training.profile import (
     SumStage,
     TreeTexts,
 )
-from lumos.training.trainer import PairAnswers
+from lumos.training.trainer import LinkPredictions
 from lumos.typing import Arrays
 
 if TYPE_CHECKING:
@@ -198,12 +198,12 @@ class PaperProfile:
 
         FullModel(config.model, features, classes).take(state)
 
-    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "LinkPredictions":
         """Dot products of embeddings."""
         if model.embeddings is None:
             raise InputError("devices.npz has no embeddings; train again")
         scores = dot_products(model.embeddings, asked.pairs)
-        return PairAnswers(scores=scores, answered=np.ones(len(scores), np.bool_))
+        return LinkPredictions(scores=scores, answered=np.ones(len(scores), np.bool_))
 
     def for_new_devices(self, config: "Config") -> "Config":
         """The settings of the run, which takes no further step: any optimizer will do."""

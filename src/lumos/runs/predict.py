@@ -23,8 +23,8 @@ from lumos.runs.loop import Federation
 from lumos.storage import read_json
 from lumos.training.problem import Problem, features_of
 from lumos.training.split import Role
-from lumos.training.trainer import AskedPairs, OnAnswers, TrainedLinks
-from lumos.typing import Doubles, Flags, Floats, Ints
+from lumos.training.trainer import AskedPairs, LinkPredictions, OnAnswers, TrainedLinks
+from lumos.typing import Floats, Ints
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
@@ -34,24 +34,6 @@ def probabilities(logits: Floats) -> Floats:
     """[devices, classes] by softmax."""
     chances: Floats = torch.softmax(torch.from_numpy(np.ascontiguousarray(logits)), dim=1).numpy()
     return chances
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LinkPredictions:
-    """Predictions about pairs, as the first device of each pair has them."""
-
-    probability: Doubles = field(repr=False)
-    """[pairs] of an edge."""
-    answered: Flags = field(repr=False)
-    """[pairs] whether the second device answered."""
-    ledger: LedgerReport | None = field(repr=False)
-    """Ledger of the messages; None where none was sent."""
-
-    def __repr__(self) -> str:
-        return (
-            f"LinkPredictions({len(self.probability):,} pairs, {int(self.answered.sum()):,} "
-            "answered by the second device)"
-        )
 
 
 class AskOptions(TypedDict, total=False):
@@ -113,12 +95,7 @@ def ask_links(
         raise UsageError("a pair has twice the same device; a device has no link with itself")
     model = trained_links(run, data_dir)
     asked = AskedPairs(pairs=pairs, secure=secure, workers=workers, progress=progress)
-    answers = run.config.profile.predict_pairs(model, asked)
-    return LinkPredictions(
-        probability=1 / (1 + np.exp(-answers.scores)),
-        answered=answers.answered,
-        ledger=answers.ledger,
-    )
+    return run.config.profile.predict_pairs(model, asked)
 
 
 def trained_links(run: "Run", data_dir: Path | None = None) -> TrainedLinks:

@@ -32,7 +32,7 @@ from lumos.runs.text import run_text
 from lumos.training.config import Config
 from lumos.training.metrics import Scores
 from lumos.training.split import DataSplit, EdgeSplit, edges_left, only_edges, split_edges
-from lumos.training.trainer import ANSWERS, CONTROL, MAIN, OWN, EpochEvent, Outcome
+from lumos.training.trainer import ANSWERS, CONTROL, MAIN, OWN, EpochEvent, LinkPredictions, Outcome
 from lumos.typing import Doubles, Floats, Ints
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ class Run:
         *,
         ids: Sequence[tuple[int | str, int | str]] | None = None,
         **how: Unpack[predictions.AskOptions],
-    ) -> predictions.LinkPredictions:
+    ) -> LinkPredictions:
         """Let the first device of each pair ask the second, and score the pair.
 
         In the strict profile a device gives a limited number of answers in its life. They are

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from lumos.training.trainer import (
         AskedPairs,
         CoordinatorProgram,
-        PairAnswers,
+        LinkPredictions,
         TrainedLinks,
         Trainer,
     )
@@ -394,7 +394,7 @@ class StrictProfile:
     def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Nothing here: a trainer compares them when it takes them."""
 
-    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "LinkPredictions":
         """Score pairs as their first ends do, by their degree and the buckets that they learn."""
         from lumos.strict.link.prediction import predict_pairs
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lumos.training.trainer import (
         AskedPairs,
         CoordinatorProgram,
-        PairAnswers,
+        LinkPredictions,
         TrainedLinks,
         Trainer,
     )
@@ -257,7 +257,7 @@ class Profile(Protocol[Result]):
         """
         ...
 
-    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "PairAnswers":
+    def predict_pairs(self, model: "TrainedLinks", asked: "AskedPairs") -> "LinkPredictions":
         """Score pairs by a finished run that predicts links; the first end asks."""
         ...
 

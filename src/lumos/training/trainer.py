@@ -212,15 +212,28 @@ class AskedPairs:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairAnswers:
-    """Answers to questions about pairs."""
+class LinkPredictions:
+    """Predictions about pairs, as the first device of each pair has them."""
 
     scores: Doubles = field(repr=False)
     """[pairs] logits of being an edge."""
     answered: Flags = field(repr=False)
-    """[pairs] whether the other end answered; otherwise the score is what the asker knew alone."""
+    """[pairs] whether the second device answered; otherwise the score is what the first knew
+    alone."""
     ledger: LedgerReport | None = field(default=None, repr=False)
     """Ledger of the messages; None where none was sent."""
+
+    @property
+    def probability(self) -> Doubles:
+        """[pairs] of an edge."""
+        chance: Doubles = 1 / (1 + np.exp(-self.scores))
+        return chance
+
+    def __repr__(self) -> str:
+        return (
+            f"LinkPredictions({len(self.scores):,} pairs, {int(self.answered.sum()):,} "
+            "answered by the second device)"
+        )
 
 
 def weights_digest(weights: Arrays) -> str:

@@ -61,7 +61,7 @@ from lumos.strict.link.levels import (
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.problem import Problem, features_of
-from lumos.training.trainer import ANSWERS, AskedPairs, PairAnswer, PairAnswers, TrainedLinks
+from lumos.training.trainer import ANSWERS, AskedPairs, LinkPredictions, PairAnswer, TrainedLinks
 from lumos.twoparty.score import IDEAL_TOPICS, make_scorer
 from lumos.twoparty.workers import InProcess, make_pool
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
@@ -304,7 +304,7 @@ class Answers(NamedTuple):
 
 def predict_pairs(
     model: TrainedLinks, asked: AskedPairs, at_home: Callable[[], LinkResult]
-) -> PairAnswers:
+) -> LinkPredictions:
     """Score pairs by queries within the budgets of devices, and record the answers.
 
     Devices compute their vectors locally: no file has them.
@@ -360,9 +360,9 @@ def ask_new(
 
 def _scored(
     result: LinkResult, pairs: Ints, levels: Ints, ledger: LedgerReport | None
-) -> PairAnswers:
+) -> LinkPredictions:
     mine = levels[:, 0]
-    return PairAnswers(
+    return LinkPredictions(
         scores=result.scores(mine, pairs[:, 0]), answered=mine != UNANSWERED, ledger=ledger
     )
 
