@@ -117,7 +117,7 @@ def _train(
     )
     loaded = given_graph.graph
     if first and isinstance(loaded, Graph):
-        announce(loaded, config.trees, config.train.randomness)
+        announce(loaded, config.trees)
     if seeds != 1 and isinstance(loaded, Graph):
         several_seeds(loaded, config, seeds, shards, given_graph.source, split, out, resume, common)
         return

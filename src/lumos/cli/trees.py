@@ -11,12 +11,11 @@ from lumos.cli.options import AS_IT_IS, Reading, given, options_of
 from lumos.cli.screen import paragraph
 from lumos.crypto.groups import NO_GROUP
 from lumos.device.randomness import RandomnessSource
-from lumos.display import duration
 from lumos.errors import UsageError
 from lumos.graph import Graph, load
 from lumos.graph.io import NOT_ASKED
 from lumos.machine import peak_rss_mb
-from lumos.trees.balance import Balanced, balance, expected_comparisons, expected_seconds
+from lumos.trees.balance import Balanced, balance, expected_comparisons
 from lumos.trees.balancers import TreeSettings
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ else:
 
 COMMON, NOTHING = Common(), Options()
 
-_LONG = 20.0  # seconds after which a run is announced
+_MANY = 20_000  # secret comparisons from which on a run is announced: some 20 s on one core
 
 
 def trees(
@@ -52,7 +51,7 @@ def trees(
     """
     settings = _asked(given(options))
     loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))
-    announce(loaded, settings, randomness)
+    announce(loaded, settings)
     balanced = balance(
         loaded,
         settings,
@@ -121,14 +120,13 @@ def _saved(balanced: Balanced) -> float:
     return round(1 - float(balanced.workload.sum()) / both, 4) if both else 0.0
 
 
-def announce(graph: Graph, settings: TreeSettings, randomness: RandomnessSource) -> None:
-    """Announce a long run of secret comparisons: its expected time, and the alternative."""
-    seconds = expected_seconds(graph, settings, randomness)
-    if seconds > _LONG:
+def announce(graph: Graph, settings: TreeSettings) -> None:
+    """Announce a long run of secret comparisons, and the alternative."""
+    expected = expected_comparisons(graph, settings) if settings.compare == "secure" else 0
+    if expected > _MANY:
         say(
-            f"About {expected_comparisons(graph, settings):,} secret comparisons, roughly "
-            f"{duration(seconds)} here. --compare ideal computes them in the clear (simulation "
-            "only), with the same counts."
+            f"About {expected:,} secret comparisons. --compare ideal computes them in the clear "
+            "(simulation only), with the same counts."
         )
 
 

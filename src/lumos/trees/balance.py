@@ -1,7 +1,7 @@
 """Balancing a simulated federation: cut the graph into shards, run a balancer, gather the trees.
 
-`balance` runs a whole federation, `balance_parts` the parts that one process hosts. Then comes the
-likely cost of a run.
+`balance` runs a whole federation, `balance_parts` the parts that one process hosts;
+`expected_comparisons` estimates its cost.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, get_args
 
 import numpy as np
 
-from lumos.crypto.groups import Group, choose_group
+from lumos.crypto.groups import choose_group
 from lumos.device.randomness import PublicRandomness, RandomnessSource
 from lumos.device.shard import Shard, shard_of, spread
 from lumos.display import ProgressOption, displayed, frame
@@ -34,8 +34,7 @@ from lumos.twoparty.comparer import (
     SecureComparer,
     recorded,
 )
-from lumos.twoparty.comparison import Receiver, Sender, Spec
-from lumos.twoparty.workers import Workers, cores, make_pool
+from lumos.twoparty.workers import Workers, make_pool
 from lumos.typing import Arrays, Flags, Ints, Progress
 
 if TYPE_CHECKING:
@@ -328,40 +327,6 @@ class _Rate:
         self._progress(min(done, self._expected), self._expected, f"{rate:,.0f} comparisons/s")
 
 
-# The likely cost of a run, before it starts: comparisons, and seconds on this machine.
-
-_TRIALS = 12
-
-
 def expected_comparisons(graph: Graph, settings: TreeSettings) -> int:
     """Estimate the comparisons of a run, as its balancer does."""
     return BALANCERS[settings.balancer].expected_comparisons(DegreeSums.of(graph.degrees), settings)
-
-
-def expected_seconds(
-    graph: Graph, settings: TreeSettings, randomness: RandomnessSource = "seeded"
-) -> float:
-    """Estimate the seconds of the secret comparisons of a run; 0 where there are none.
-
-    Times a few comparisons, unless nothing is compared in secret.
-    """
-    if settings.compare != "secure" or not BALANCERS[settings.balancer].compares:
-        return 0.0
-    group = choose_group(settings.group, simulated=randomness == "seeded")
-    return expected_comparisons(graph, settings) / comparisons_per_second(group, settings.workers)
-
-
-def comparisons_per_second(group: Group, workers: int | None = None) -> float:
-    """Comparisons of 8 bits in fresh sessions, both ends' work, times the number of workers."""
-    spec = Spec(8)
-    start = time.perf_counter()
-    for _ in range(_TRIALS):
-        sender, receiver = Sender(0, 1, group=group), Receiver(1, 0, group=group)
-        sender.begin([(spec, 3)])
-        receiver.begin([(spec, 5)])
-        message = sender.step()
-        while message is not None:
-            reply = receiver.step(message)
-            message = None if reply is None else sender.step(reply)
-    rate = _TRIALS / (time.perf_counter() - start)
-    return rate * (workers or cores())
