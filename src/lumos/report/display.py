@@ -5,7 +5,6 @@ they leave white is transparent.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
@@ -13,9 +12,6 @@ from lumos.audit.table import AuditReport
 from lumos.report.run_scores import curve
 from lumos.runs.run import Run
 from lumos.runs.text import guarantee_text, headline, score_table
-
-if TYPE_CHECKING:
-    pass
 
 _STYLE = """
 .lumos { max-width: 60rem; line-height: 1.45; --ink: currentColor; --soft: currentColor;
