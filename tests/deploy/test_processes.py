@@ -32,7 +32,10 @@ from lumos.deploy.protocol.frames import PADDING, Alive, Data, RoundKey, Route, 
 from lumos.device.shard import COORDINATOR
 from lumos.errors import InputError, UsageError
 from lumos.runs.run import Run
-from lumos.storage import read_arrays
+from lumos.runs.text import guarantee
+from lumos.storage import read_arrays, read_json
+from lumos.training.guarantees import cells_of
+from lumos.training.split import Role
 
 DEVICES = 12
 QUICK: dict[str, Any] = {"epochs": 8, "encoder_epochs": 2, "propagated_labels": 1}
@@ -247,6 +250,8 @@ def check_run_folder(up: Up, simulated: Run, capsys: pytest.CaptureFixture[str])
     found = lumos.load_run(up.out)
     assert found.model.estimates == simulated.model.estimates
     assert found.guarantees == simulated.guarantees
+    assert "Of 12 devices at least 12 were in each sum: its noise was" in found.model.exposed
+    check_guarantees(up, simulated)
     assert found.model.choice == simulated.model.choice
     assert found.summary()["weights_sha256"] == simulated.summary()["weights_sha256"]
     assert [event.loss for event in found.history] == [event.loss for event in simulated.history]
@@ -291,6 +296,26 @@ def check_run_folder(up: Up, simulated: Run, capsys: pytest.CaptureFixture[str])
     said = up.errors.read_text()
     assert re.search(r"^status page: http://127\.0\.0\.1:[1-9][0-9]*/$", said, re.MULTILINE)
     assert f"lumos predict {up.layout.path}/device-11\nCtrl-C ends them all\n" in said
+
+
+def check_guarantees(up: Up, simulated: Run) -> None:
+    """What the coordinator prints, and what each device keeps for itself: its own role only."""
+    printed = json.loads(up.said.read_text())
+    assert printed["guarantees"] == simulated.guarantees
+    words = dict(map(tuple, printed["guarantee"]))
+    own = dict(guarantee(simulated))
+    assert {title: words[title] for title in own if title} == {t: own[t] for t in own if t}
+    assert "the guarantee needs `randomness='system'`" in words[""]
+    roles = {Role.TRAIN: "training devices", Role.VALIDATION: "validation devices"}
+    for device, role in ((device, simulated.split.roles[device]) for device in range(3)):
+        kept = read_json(up.layout.device(device) / "result.json")
+        name = roles.get(Role(role), "other devices")
+        for mine, of_all in zip(kept["guarantees"], simulated.guarantees, strict=False):
+            assert mine[name] == mine[f"{name}, for life"] == of_all[name]
+            assert not [column for column in cells_of(mine) if not column.startswith(name)]
+        assert "12 of 12 devices were there at the end; the figures need 11" in str(
+            kept["guarantee"][-1]
+        )
 
 
 def check_questions(participants: Participants, capsys: pytest.CaptureFixture[str]) -> None:

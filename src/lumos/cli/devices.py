@@ -81,6 +81,7 @@ def coordinator(
         Port of a status page on 127.0.0.1; 0 for a free one. Its address is printed.
     """
     common.refuse_seed("run.json has the settings of the run")
+    from lumos.cli.screen import show_guarantees
     from lumos.deploy.plan import ParticipantFolder
     from lumos.deploy.processes import CoordinatorProcess
 
@@ -100,4 +101,5 @@ def coordinator(
         f"{result['devices']:,} devices, {result['sums']:,} sums in {result['seconds']:,.1f} s; "
         f"left out: {lost or 'nobody'}"
     )
+    show_guarantees(result)
     screen.print(f"weights and result: {folder}")

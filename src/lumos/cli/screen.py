@@ -20,6 +20,7 @@ from lumos.cli.common import (
 from lumos.graph import Graph
 from lumos.training.config import Config
 from lumos.training.given_split import settled
+from lumos.training.guarantees import cells_of
 
 if TYPE_CHECKING:
     from lumos.evaluation.evaluate import SeededRuns
@@ -52,6 +53,25 @@ def show(run: "Run", out: Path | None) -> None:
         screen.print(f"run folder: {out} (lumos predict {out}, lumos report {out})")
     else:
         screen.print("(--out FOLDER keeps it; lumos report shows what it cost and who learns what)")
+
+
+def show_guarantees(result: Mapping[str, Any]) -> None:
+    """Print what a run of real devices guarantees, in words and as a table.
+
+    Args:
+        result: of the coordinator.
+    """
+    screen = console()
+    if not result.get("guarantees"):
+        return
+    screen.print()
+    for title, text in result["guarantee"]:
+        paragraph(screen, text, title)
+    cells = {row["about"]: cells_of(row) for row in result["guarantees"]}
+    rows = [[about, *found.values()] for about, found in cells.items()]
+    screen.print()
+    screen.print(table_of(["", *next(iter(cells.values()))], rows))
+    screen.print()
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from lumos.cli.common import Common, console, placed, print_json, say
 from lumos.cli.options import AS_IT_IS, Reading, given
+from lumos.cli.screen import show_guarantees
 from lumos.cli.train import run_options
 from lumos.deploy.broker import BrokerSettings
 from lumos.deploy.local_federation import FederationLayout, LocalFederation, lay_out
@@ -332,6 +333,7 @@ def show_result(result: dict[str, Any]) -> None:
     )
     for line in estimated(result["estimates"]):
         screen.print(line)
+    show_guarantees(result)
     if result["weights_sha256"]:
         screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
     else:

@@ -427,6 +427,8 @@ class LocalFederation:
         return {
             "devices": whole["devices"],
             "estimates": whole.get("estimates", {}),
+            "guarantees": whole.get("guarantees", []),
+            "guarantee": whole.get("guarantee", []),
             "lost": sorted(lost),
             "left_out": whole["left_out"],
             "sums": whole["sums"],

@@ -64,6 +64,7 @@ from lumos.graph.parts.manifest import Manifest
 from lumos.ldp.account import AccountLimits, PrivacyAccount
 from lumos.machine import peak_rss_mb, threads_for
 from lumos.runs.schema import plain
+from lumos.runs.text import guarantee_lines
 from lumos.storage import part_of, read_json, write_json, write_text
 from lumos.training.trainer import MAIN, EpochEvent, PairAnswer, weights_digest
 from lumos.typing import Arrays
@@ -190,6 +191,12 @@ class _ParticipantProcess:
             "ledger": job.ledgers.totals(),
         }
 
+    def _guarantees(self, guarantees: list[dict[str, Any]], in_sums: str) -> dict[str, Any]:
+        """Return what the run guarantees, as table and in words, and a sentence on its sums."""
+        config, classes = self._folder.plan.config, self._folder.manifest.graph.class_count
+        words = guarantee_lines(config, guarantees, classes)
+        return {"guarantees": guarantees, "guarantee": [*words, ("In the sums", in_sums)]}
+
     def _end_result(self) -> dict[str, Any]:
         """Add packets and bytes on the wire to the result: from then on the run is over."""
         path = self._folder.path / RESULT
@@ -304,7 +311,6 @@ class DeviceProcess(_ParticipantProcess):
         self._store.begin_run(folder.plan.tag)
         job = self._job(self._store.keys(folder.plan.tag))
         self._count = WireCount(folder.path)
-        self._store.before_save = lambda snapshot: self._write_result(job, snapshot)
         participant = DeviceParticipant(
             folder.participant,
             job,
@@ -318,6 +324,7 @@ class DeviceProcess(_ParticipantProcess):
             self._log,
             self._answering.pairs if folder.plan.stay else None,
         )
+        self._store.before_save = lambda snapshot: self._write_result(participant, snapshot)
         async with self._connected(participant) as (link, stop):
             await drive(participant, link, lambda _now: self._is_over(participant, stop))
             if participant.ended is None:
@@ -399,8 +406,10 @@ class DeviceProcess(_ParticipantProcess):
             plan=plan.tag,
         )
 
-    def _write_result(self, job: TrainingJob, snapshot: Arrays) -> Arrays:
-        """After the last phase, keep public weights, and the device's prediction and ledger."""
+    def _write_result(self, participant: DeviceParticipant, snapshot: Arrays) -> Arrays:
+        """After the last phase, keep public weights, and for the device alone its prediction, its
+        ledger, and what the run guarantees to it."""
+        job = participant.job
         if int(snapshot["phase"]) <= job.last:
             return snapshot
         weights = _weights(job)
@@ -410,14 +419,24 @@ class DeviceProcess(_ParticipantProcess):
             "prediction": _probabilities(job.result),
             "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
             "account": self._account("").summary(),
+            "left_out": sorted(participant.out),
         }
+        if weights:
+            outcome = job.trainer.outcome(job.result, own_ledger(job.ledgers.flows()))
+            told = (
+                f"The coordinator says that {job.total - len(participant.out):,} of {job.total:,} "
+                f"devices were there at the end; the figures need {job.minimum:,} in each sum."
+            )
+            result |= self._guarantees(outcome.guarantees, told)
         if part_of(snapshot, ANSWERS_WITH):
             self._answering.begin(snapshot)
         self._store.write_result(weights, result)
         return snapshot
 
     def _tidy(self) -> None:
-        self._end_result()
+        result = self._end_result()
+        for title, text in result.get("guarantee", []):
+            self._log(f"{title}: {text}" if title else text)
         self._forget_run()
 
     def _forget_run(self) -> None:
@@ -484,6 +503,7 @@ def coordinator_run(
     flows = job.ledgers.totals()
     shares = {name: flows[name] / (facts.devices * epochs) for name in _OF_DEVICES.values()}
     outcome = job.trainer.outcome(job.result, ledger)
+    exposed = f"{outcome.exposed} {job.trainer.noise_added()}"
     about = About(
         lumos=__version__,
         versions=installed(),
@@ -517,7 +537,9 @@ def coordinator_run(
             ]
         },
         split_sizes=Split(drawn.train, drawn.validation, drawn.test),
-        model=replace(outcome, weights=weights, logits=None, embeddings=None, evaluated={}),
+        model=replace(
+            outcome, exposed=exposed, weights=weights, logits=None, embeddings=None, evaluated={}
+        ),
         cost=Cost(
             seconds=round(seconds, 3),
             seconds_per_epoch=round(seconds / epochs, 4),
@@ -713,21 +735,22 @@ class CoordinatorProcess(_ParticipantProcess):
                 "losses": self._history.all_losses.values(),
             }
             if weights:
-                estimates = self._save_run(job, weights)
-                result["estimates"] = estimates
+                model = self._save_run(job, weights).model
+                result["estimates"] = model.estimates
+                result |= self._guarantees(model.guarantees, job.trainer.noise_added())
             self._store.write_result(weights, result)
         self._history.all_losses.sync()  # those of before the snapshot are not computed again
         return {**snapshot, _SECONDS: np.array(self._seconds)}
 
-    def _save_run(self, job: TrainingJob, weights: Arrays) -> dict[str, float]:
-        """Write the run folder, `RUN`, once; return the run's own estimates of its scores."""
+    def _save_run(self, job: TrainingJob, weights: Arrays) -> "Run":
+        """Write the run folder, `RUN`, once; return the run."""
         folder, seconds = self._folder, self._seconds
         run = coordinator_run(
             folder.plan, folder.manifest, job, weights, self._history.all_losses.items(), seconds
         )
         shutil.rmtree(folder.path / RUN, ignore_errors=True)  # of a coordinator that was killed
         run.save(folder.path / RUN)
-        return run.model.estimates
+        return run
 
     def _tidy(self) -> dict[str, Any]:
         """End the result, and delete what the run needed on the way."""

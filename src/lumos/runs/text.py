@@ -11,6 +11,7 @@ from lumos.training.metrics import beyond_noise
 
 if TYPE_CHECKING:
     from lumos.runs.run import Run
+    from lumos.training.config import Config
 
 
 def answer(run: "Run") -> str:
@@ -55,21 +56,37 @@ def guarantee(run: "Run") -> list[tuple[str, str]]:
 
     A line is a title and its sentences; the last one has no title.
     """
-    train, texts = run.config.train, run.config.profile.texts(run.config)
-    lines = list(texts.guarantee(run.guarantees, len(run.class_names)))
-    closing = [lines.pop()[1]] if not lines[-1][0] else []
-    if run.guarantees and train.task == "classify" and run.scores:
-        closing.append(
+    more = ""
+    if run.guarantees and run.config.train.task == "classify" and run.scores:
+        more = (
             f"They do not cover what the model itself predicts: "
             f"{_share(run.metrics['test_accuracy'])} of the test labels, from features and "
             "neighbours, as it should."
         )
+    return guarantee_lines(run.config, run.guarantees, len(run.class_names), more)
+
+
+def guarantee_lines(
+    config: "Config", guarantees: Sequence[Mapping[str, Any]], classes: int, more: str = ""
+) -> list[tuple[str, str]]:
+    """Return the lines of `guarantee`, also of what a real device knows of a run.
+
+    Args:
+        guarantees: the table of guarantees.
+        classes: number of classes.
+        more: a sentence about this run.
+    """
+    lines = list(config.profile.texts(config).guarantee(guarantees, classes))
+    closing = [lines.pop()[1]] if not lines[-1][0] else []
+    closing += [more] * bool(more)
     real = {"aggregate": "secure", "randomness": "system"}
     needed = [
-        f"`{name}='{value}'`" for name, value in real.items() if getattr(train, name) != value
+        f"`{name}='{value}'`"
+        for name, value in real.items()
+        if getattr(config.train, name) != value
     ]
     if needed:
-        needs = f"; the guarantee needs {' and '.join(needed)}" if run.guarantees else ""
+        needs = f"; the guarantee needs {' and '.join(needed)}" if guarantees else ""
         closing.append(f"This was a simulation{needs}.")
     return [*lines, ("", " ".join(closing))]
 

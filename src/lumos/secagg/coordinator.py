@@ -65,6 +65,8 @@ class SecureCoordinator:
         self.fixed = FixedPoint.of(settings, total)
         self._drawn = False
         self._number = 0  # of the next sum
+        self.fewest = total
+        """Smallest number of devices in a sum that was opened."""
         # Made by `setup`:
         self._graph: MaskGraph
         self._seed: bytes
@@ -81,12 +83,16 @@ class SecureCoordinator:
 
     def state_dict(self) -> Arrays:
         """Return what the coordinator needs to go on after a restart; all of it is public."""
-        return {"seed": np.frombuffer(self._seed, np.uint8), "number": np.array(self._number)}
+        return {
+            "seed": np.frombuffer(self._seed, np.uint8),
+            "number": np.array(self._number),
+            "fewest": np.array(self.fewest),
+        }
 
     def load_state_dict(self, state: Arrays) -> None:
         """Go on from a state instead of `setup`: before the sum whose number it has."""
         self._place(state["seed"].tobytes())
-        self._number = int(state["number"])
+        self._number, self.fewest = int(state["number"]), int(state["fewest"])
 
     def sum(self, width: int, noise: DrawnNoise | None = None) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
@@ -157,6 +163,7 @@ class SecureCoordinator:
             return None
         self._subtract_self_masks(collected, given, answering)
         self._subtract_pair_masks(collected, np.flatnonzero(lost), given, answering)
+        self.fewest = min(self.fewest, int(arrived.sum()))
         return (yield from self._send_sum(collected.total, answering))
 
     def _relay(self, alive: Flags, words: Bytes) -> Outbox:

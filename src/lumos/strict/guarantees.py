@@ -180,18 +180,24 @@ _ROWS = {
 
 
 def classify_guarantees(
-    schedule: ClassifySchedule, account: AccountView | None = None
+    schedule: ClassifySchedule,
+    account: AccountView | None = None,
+    roles: Sequence[str] = tuple(ROLES),
 ) -> list[dict[str, Any]]:
-    """Return one row per relation, with one column per role; with an account, one for life too."""
-    run = {name: schedule.disclosed(role) for name, role in ROLES.items()}
+    """Return one row per relation, with one column per role; with an account, one for life too.
+
+    Args:
+        roles: names of the columns, among `ROLES`.
+    """
+    run = {name: schedule.disclosed(ROLES[name]) for name in roles}
     rows = _classify_rows(schedule, run)
     if account is None:
-        return with_life(rows, {}, list(ROLES))
-    life = _classify_rows(schedule, account.life)
-    newly = [_spent(schedule, run[name]._replace(label=account.newly[name])) for name in ROLES]
+        return with_life(rows, {}, list(roles))
+    life = _classify_rows(schedule, {name: account.life[name] for name in roles})
+    newly = [_spent(schedule, run[name]._replace(label=account.newly[name])) for name in roles]
     rows[NEWLY] = Row(tuple(newly), against="")
-    life[NEWLY] = Row(tuple(_spent(schedule, account.life[name]) for name in ROLES), against="")
-    return with_life(rows, life, list(ROLES))
+    life[NEWLY] = Row(tuple(_spent(schedule, account.life[name]) for name in roles), against="")
+    return with_life(rows, life, list(roles))
 
 
 def _classify_rows(schedule: ClassifySchedule, spent: Mapping[str, Disclosed]) -> dict[str, Row]:
@@ -199,8 +205,8 @@ def _classify_rows(schedule: ClassifySchedule, spent: Mapping[str, Disclosed]) -
     for about, relation in _RELATIONS.items():
         nothing = Cell(f"{NONE}: as many edges at once" if about == DEGREE else NONE)
         rows[about] = Row.of(
-            nothing if relation is None else _cell(schedule, role, spent[name], relation)
-            for name, role in ROLES.items()
+            nothing if relation is None else _cell(schedule, ROLES[name], amounts, relation)
+            for name, amounts in spent.items()
         )
     return rows
 
@@ -445,6 +451,24 @@ def adversaries(schedule: Schedule) -> str:
     return (
         f"{everybody}, with whom up to {100 * updates.corrupt:g} % of the devices collude, while "
         f"{100 * missing:.3g} % add no noise"
+    )
+
+
+def noise_added(schedule: Schedule, present: int) -> str:
+    """Return a sentence on the noise of sums in which so many of the real devices were.
+
+    The figures of the table need the shares of all but the devices that may collude or be missing.
+    """
+    sentence = f"Of {schedule.devices:,} devices at least {present:,} were in each sum"
+    noises = [stage.noise(step) for stage, step in schedule.sums[:1]]
+    if noises[0] is None:
+        return f"{sentence}, and nobody added noise."
+    needed = noises[0].devices - noises[0].absent
+    colluding = math.ceil(schedule.config.updates.corrupt * schedule.devices)
+    factor = math.sqrt(max(0, present - colluding) / needed)
+    return (
+        f"{sentence}: its noise was at least {math.floor(100 * factor + 1e-9) / 100:.2f} times "
+        f"what these figures need, if {colluding:,} of them colluded and added none."
     )
 
 

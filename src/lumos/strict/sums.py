@@ -171,6 +171,11 @@ class FollowedSums:
         refused, self._sums.refused = self._sums.refused, []
         return refused
 
+    @property
+    def fewest(self) -> int:
+        """Smallest number of devices in a sum that was opened."""
+        return self._sums.fewest
+
     def rounded(self, values: Doubles) -> Doubles:
         """Round numbers of one device's vector as a sum encodes them."""
         return self._sums.fixed.rounded(values)

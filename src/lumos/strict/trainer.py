@@ -18,6 +18,7 @@ from lumos.ldp.bounds import Features
 from lumos.secagg.openings import OpenedSums
 from lumos.storage import part_of
 from lumos.strict.features import FeatureScaling, ScalingSums
+from lumos.strict.guarantees import noise_added
 from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import FollowedSums, NoisySums
 from lumos.training.problem import rows_of
@@ -203,6 +204,10 @@ class StrictTrainer(ABC):
     def remember_openings(self, opened: OpenedSums) -> None:
         """Record in `opened` the sums for which the device reveals shares."""
         self.sums.remember_openings(opened)
+
+    def noise_added(self) -> str:
+        """Return a sentence on the devices and the noise of sums; see `RestartableTrainer`."""
+        return noise_added(self.schedule, self.sums.fewest)
 
     def compare_told(self) -> Program[None]:
         """Compare the opened sums with those of other devices, after `finish`."""

@@ -340,6 +340,10 @@ class RestartableTrainer(Trainer[Any], Protocol):
         """Receive the releases of the first `epoch` epochs again, once the state is loaded."""
         ...
 
+    def noise_added(self) -> str:
+        """Return a sentence on the devices and the noise in each sum, as the coordinator counts."""
+        ...
+
     def remember_openings(self, opened: OpenedSums) -> None:
         """Note there what the device gives out shares for."""
         ...

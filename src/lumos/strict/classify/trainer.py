@@ -372,7 +372,10 @@ class StrictClassifier(StrictTrainer):
         )
 
     def outcome(self, result: ClassifyResult, ledger: LedgerReport) -> Outcome:
-        """Return the outcome, from the joined results of all shards."""
+        """Return the outcome, from the joined results of all shards; or of one real device."""
+        roles = list(ROLES)
+        if len(result.roles) == 1:  # those without a label that trains or validates come last
+            roles = [name for name in roles if ROLES[name] == result.roles[0]] or roles[-1:]
         return Outcome(
             ledger=ledger,
             embeddings=result.logits,
@@ -380,7 +383,7 @@ class StrictClassifier(StrictTrainer):
             evaluated={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
             exposed=classify_reading(self.schedule),
-            guarantees=classify_guarantees(self.schedule, self._account_view(result)),
+            guarantees=classify_guarantees(self.schedule, self._account_view(result), roles),
             choice=self.schedule.candidates[self.choice],
             warnings=[
                 *left_out_warnings(self.left_out),

@@ -278,7 +278,7 @@ class StrictLinker(StrictTrainer):
         """Return the largest totals of all devices; None without an account."""
         if self.account is None:
             return None
-        return Disclosed.of_account(self.account, np.ones(self.shard.total, np.bool_))
+        return Disclosed.of_account(self.account, np.ones(len(self.account.numbers), np.bool_))
 
     def _received_rounds(self) -> int:
         return len(self.sketch.usual)
