@@ -254,6 +254,7 @@ def test_every_attempt_at_a_calibration_is_charged_before_its_first_message(
         trainer.begin_attempt(attempt)
         next(trainer._histograms({}, None))
         assert account.spent(CALIBRATION).tolist() == [expected]
+        assert trainer._life().answers == expected  # in the table that the device keeps
     trainer.begin_attempt(2)
     with pytest.raises(BudgetExceeded, match=r"score queries would reach 6, above .* = 5"):
         next(trainer._histograms({}, None))
