@@ -1,74 +1,91 @@
 """Edges that a coordinator finds in the timing of devices: in virtual time, and on real processes.
 
-    python benchmarks/timing.py [--graph demo:60] [--runs 30] [--processes 6] [--few demo:12]
+    python benchmarks/timing.py [--graph demo:60] [--runs 30] [--before 10] [--few demo:12]
+        [--processes 10] [--attacks NAME …] [--json docs/results/timing.json]
 
-Each attack of `lumos.deploy.virtual` runs against devices in virtual time. Then a coordinator
-delivers sums to real processes one after another, 0.8 s apart. A line has the area under the curve
-for edges with its 95 % interval, and how many pairs the attacker was certain of, and how many of
-them were edges.
+Each timing attack of `lumos.deploy.virtual` runs against devices in virtual time, and against the
+broken variant that goes on as soon as it has what its neighbours sent ("before"). Then a
+coordinator delivers sums to real processes one after another, 0.8 s apart. A line has the area
+under the curve for edges with its standard error, how many pairs the attacker was certain of, and
+how many of them were edges. Runs that are in the file are not made again.
 """
 
 import argparse
 import json
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lumos.deploy.protocol.frames import Alive, Data, Frame
-from lumos.deploy.virtual import (
-    ATTACKED,
-    ROUNDS,
-    TIMING_ATTACKS,
-    Federation,
-    area_under_curve,
-    waiting_scores,
+from lumos.deploy.attacks import (
+    EdgesFound,
+    WaitingDevice,
+    attacked_run,
+    edges_of,
+    split_into_devices,
 )
+from lumos.deploy.protocol.device import DeviceParticipant
+from lumos.deploy.protocol.frames import Alive, Data, Frame
+from lumos.deploy.virtual import ATTACKED, ROUNDS, TIMING_ATTACKS, waiting_scores
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
 from lumos.secagg.topics import SUM, WRAPPED
-from lumos.training.config import Config
+from lumos.storage import read_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.deploy.conftest import split_into_devices
 from tests.deploy.processes import Processes, UnhurriedCoordinator, laid_out
 
 STEP = 0.8
 """Seconds between the deliveries of a sum to two processes."""
+PROCESSES = f"real processes, sums {STEP:g} s apart"
 
 
-def edges_of(graph: str) -> np.ndarray:
-    """[devices, devices]"""
-    loaded = load(graph)
-    edges = np.zeros((loaded.devices, loaded.devices), np.bool_)
-    edges[np.repeat(np.arange(loaded.devices), loaded.degrees), loaded.neighbours] = True
-    return edges
+class Results:
+    """Edges found by graph, attack and kind of device, in a file if there is one."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        found: dict[str, Any] = read_json(path) if path is not None and path.exists() else {}
+        self._found = {tuple(key.split("; ")): EdgesFound(**of) for key, of in found.items()}
+
+    def of(self, *key: str) -> EdgesFound:
+        """Return the runs so far, to which others are added."""
+        return self._found.setdefault(key, EdgesFound())
+
+    def write(self) -> None:
+        """Write all results."""
+        if self._path is not None:
+            whole = {"; ".join(key): asdict(of) for key, of in sorted(self._found.items())}
+            self._path.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+
+    def show(self) -> None:
+        """Print a line for each."""
+        for key, found in sorted(self._found.items()):
+            mean = found.mean
+            print(
+                f"{', '.join(key)}: area {mean.value:.3f}, standard error {mean.error:.3f}, "
+                f"{mean.trials} runs; {found.named} pairs named, {found.true} of them edges"
+            )
 
 
-def show(name: str, areas: list[float], named: list[np.ndarray], edges: np.ndarray) -> None:
-    half = 1.96 * np.std(areas, ddof=1) / len(areas) ** 0.5 if len(areas) > 1 else np.nan
-    pairs = sum(int(np.triu(one | one.T).sum()) for one in named)
-    true = sum(int(np.triu((one | one.T) & edges).sum()) for one in named)
-    print(
-        f"{name}: area {np.mean(areas):.3f} ± {half:.3f} over {len(areas)} runs; "
-        f"{pairs} pairs named, {true} of them edges",
-        flush=True,
-    )
+KINDS: dict[str, type[DeviceParticipant]] = {"now": DeviceParticipant, "before": WaitingDevice}
 
 
-def virtual(graph: str, runs: int, folder: Path) -> None:
+def virtual(graph: str, names: list[str], runs: dict[str, int], results: Results) -> None:
     """All attacks in virtual time."""
-    parts, edges = split_into_devices(graph, folder), edges_of(graph)
-    for name, attack in TIMING_ATTACKS.items():
-        areas, named = [], []
-        for seed in range(runs):
-            federation = Federation(parts, Config.asked(aggregate="secure", **ATTACKED))
-            attacked = attack(federation, seed)
-            areas.append(area_under_curve(attacked.run(), edges))
-            named.append(attacked.named)
-        show(f"{graph}, {name}", areas, named, edges)
+    whole = load(graph)
+    with tempfile.TemporaryDirectory() as folder:
+        parts = split_into_devices(whole, Path(folder) / "parts")
+        for kind, many in runs.items():
+            for name in names:
+                found = results.of(graph, name, kind)
+                for seed in range(len(found.areas), many):
+                    attacked = attacked_run(parts, name, seed, KINDS[kind])
+                    found.add(attacked.scores(), attacked.named, edges_of(whole))
+                    results.write()
 
 
 class HoldingCoordinator(UnhurriedCoordinator):
@@ -129,35 +146,38 @@ class Watched(Processes):
     coordinator = HoldingCoordinator
 
 
-def real(graph: str, runs: int, folder: Path) -> None:
+def real(graph: str, runs: int, results: Results) -> None:
     """Staggered sums on real processes."""
-    edges, areas, named = edges_of(graph), [], []
-    for run in range(runs):
-        layout = laid_out(graph, folder / str(run))
-        HoldingCoordinator.notes = folder / f"{run}.json"
-        with Watched(layout, dict(ATTACKED), beat=1.0) as federation:
-            federation.start_all()
-            federation.until(lambda: federation.statuses.get(COORDINATOR) is not None, 600.0)
-        notes = json.loads(HoldingCoordinator.notes.read_text())
+    edges, found = edges_of(load(graph)), results.of(graph, PROCESSES, "now")
+    while len(found.areas) < runs:
+        with tempfile.TemporaryDirectory() as folder:
+            layout = laid_out(graph, Path(folder) / "federation")
+            HoldingCoordinator.notes = Path(folder) / "notes.json"
+            with Watched(layout, dict(ATTACKED), beat=1.0) as federation:
+                federation.start_all()
+                federation.until(lambda: federation.statuses.get(COORDINATOR) is not None, 600.0)
+            notes = json.loads(HoldingCoordinator.notes.read_text())
         able, sent = ([np.array(notes[of][str(at)]) for at in ROUNDS] for of in ("able", "sent"))
-        scores, certain = waiting_scores(able, sent, STEP / 3)
-        areas.append(area_under_curve(scores, edges))
-        named.append(certain)
-    show(f"{graph}, real processes, {STEP:g} s apart", areas, named, edges)
+        found.add(*waiting_scores(able, sent, STEP / 3), edges)
+        results.write()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="edges in the timing of devices")
     parser.add_argument("--graph", default="demo:60", help="attacked in virtual time")
     parser.add_argument("--runs", type=int, default=30, help="runs of each attack")
+    parser.add_argument("--before", type=int, default=10, help="runs without the defence")
+    parser.add_argument("--attacks", nargs="*", default=[*TIMING_ATTACKS], help="only these")
     parser.add_argument("--few", default="demo:12", help="attacked on real processes")
-    parser.add_argument("--processes", type=int, default=6, help="runs on real processes")
+    parser.add_argument("--processes", type=int, default=10, help="runs on real processes")
+    parser.add_argument("--json", type=Path, help="file of results; it is completed")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.processes:
-            real(options.few, options.processes, Path(folder) / "real")
-        if options.runs:
-            virtual(options.graph, options.runs, Path(folder) / "virtual")
+    results = Results(options.json)
+    runs = {"now": options.runs, "before": options.before}
+    virtual(options.graph, options.attacks, runs, results)
+    if options.processes:
+        real(options.few, options.processes, results)
+    results.show()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lumos.audit.harness import run_audit
     from lumos.audit.table import AuditReport
     from lumos.baselines import baseline
+    from lumos.deploy.attacks import audit_deployment
     from lumos.errors import (
         BudgetExceeded,
         DoorClosed,
@@ -69,6 +70,7 @@ _HOMES = {
     "Run": "lumos.runs.run",
     "TreeSettings": "lumos.trees.balancers",
     "UsageError": "lumos.errors",
+    "audit_deployment": "lumos.deploy.attacks",
     "balance": "lumos.trees.balance",
     "baseline": "lumos.baselines",
     "evaluate": "lumos.evaluation.evaluate",
@@ -99,6 +101,7 @@ __all__ = [
     "Run",
     "TreeSettings",
     "UsageError",
+    "audit_deployment",
     "balance",
     "baseline",
     "evaluate",

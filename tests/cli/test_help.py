@@ -117,7 +117,7 @@ def test_an_unknown_option_is_for_experts() -> None:
 def test_every_parameter_of_a_command_is_described() -> None:
     """Also those of the short help; groups of settings describe theirs in their dataclasses."""
     groups = {"common", "options", "reading"}
-    for module in ("audit", "budget", "data", "devices", "evaluate", "predict", "report", "train"):
+    for module in ("audit", "budget", "data", "devices", "evaluate", "predict", "train"):
         commands = importlib.import_module(f"lumos.cli.{module}")
         for name, command in vars(commands).items():
             text = inspect.getdoc(command) or ""

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.deploy.disk_federation import parts_of_devices
 
+from lumos.audit.attacks.neighbours import most_right
+from lumos.deploy.attacks import AccountedFederation, restarted_labels
 from lumos.deploy.protocol.frames import RUN_TAG, Data
 from lumos.deploy.protocol.job import SETUP, TrainingJob
 from lumos.deploy.protocol.questions import AnsweredPairs
@@ -37,8 +38,6 @@ from lumos.training.config import Config
 from lumos.training.split import Role
 
 EPSILON, CLASSES = 3.0, 6
-BOUND = math.exp(EPSILON) / (math.exp(EPSILON) + CLASSES - 1)
-"""Largest probability of guessing a label from one draw, where all are equally likely: 80.1 %."""
 STARTS = 6
 ONE, TWO = (bytes([number]) * RUN_TAG for number in (1, 2))
 """Tags of two runs."""
@@ -54,90 +53,26 @@ def _no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 # Six starts of a run that fails.
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> PartsFolder:
-    return parts_of_devices("demo:100", tmp_path_factory.mktemp("many") / "parts")
-
-
-class Restarted:
-    """Devices whose run is started again and again, each time with another secret."""
-
-    def __init__(self, parts: PartsFolder, folder: Path | None) -> None:
-        self.config = Config.asked(
-            aggregate="secure", randomness="system", encoder_epochs=2, epochs=9
-        )
-        whole = [parts.part([device], "classify") for device in range(parts.manifest.graph.devices)]
-        self.parts = [part for part in whole if part.roles[0] in (Role.TRAIN, Role.VALIDATION)]
-        self.labels = np.array([part.labels[0] for part in self.parts])
-        self.manifest, self.folder = parts.manifest, folder
-
-    def draws(self, start: int) -> np.ndarray:
-        """[devices] the randomized labels, at the moment from which they may be sent."""
-        return np.array([self._draw(start, number) for number in range(len(self.parts))])
-
-    def _draw(self, start: int, number: int) -> int:
-        part = self.parts[number]
-        secret = start.to_bytes(16, "little") + number.to_bytes(16, "little")
-        account = None
-        if self.folder is not None:
-            folder = self.folder / str(number)
-            account = PrivacyAccount(folder, numbers=part.devices, run=secret.hex())
-        job = TrainingJob(self.manifest, self.config, part, DeviceKeys(secret), account=account)
-        job.program(SETUP)
-        trainer: Any = job.trainer
-        return int(trainer.labels.values[0])
-
-
-def guessed(draws: list[np.ndarray], labels: np.ndarray) -> float:
-    """How often the most frequent draw is the label: the best guess by independent draws."""
-    votes = np.array([np.bincount(row, minlength=CLASSES) for row in np.transpose(draws)])
-    return float((votes.argmax(axis=1) == labels).mean())
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_restarted_runs_show_one_draw_of_a_label(
-    kept: bool, many: PartsFolder, tmp_path: Path
+    kept: bool, twelve: PartsFolder, tmp_path: Path
 ) -> None:
     """Without an account six starts guess 96.7 % of labels where one draw allows 80.1."""
-    devices = Restarted(many, tmp_path if kept else None)
-    seen = [devices.draws(start) for start in range(STARTS)]
-    spread = math.sqrt(BOUND * (1 - BOUND) / len(devices.labels))
+    many = 75
+    known = restarted_labels(twelve, tmp_path if kept else None, draws=many, starts=STARTS)
+    bound = most_right(EPSILON, CLASSES, known.prior)
+    spread = math.sqrt(bound * (1 - bound) / many)
     if not kept:  # the attack, as it was; secrets are fixed here, and so are the draws
-        assert guessed(seen, devices.labels) > BOUND + 3 * spread
+        assert known.right / many > bound + 3 * spread
         return
-    assert all(np.array_equal(seen[0], again) for again in seen)
-    assert guessed(seen, devices.labels) == guessed(seen[:1], devices.labels)
-    assert abs(guessed(seen, devices.labels) - BOUND) < 5 * spread
+    assert all(np.array_equal(known.seen[0], again) for again in known.seen)
+    assert abs(known.right / many - bound) < 5 * spread
     account = PrivacyAccount(tmp_path / "0")
     assert account.spent(LABELS).tolist() == [EPSILON]
     assert account.spent(PROPAGATED).tolist() == [8.0 * STARTS]
 
 
 # Five runs of twelve devices, two of them aborted.
-
-
-@dataclass
-class WithAccounts(Federation):
-    """Every device has an account on a real disk; every run has secrets of its own."""
-
-    accounts: Path = field(kw_only=True)
-    run_number: int = field(kw_only=True, default=0)
-    limits: AccountLimits = field(kw_only=True, default_factory=AccountLimits)
-
-    def start(self, participant: int) -> None:
-        if participant != COORDINATOR:
-            self.secrets[participant] = bytes([participant, self.run_number]) * 16
-        super().start(participant)
-        if participant != COORDINATOR:
-            self.participants[participant].job.account = self.account_of(participant)
-
-    def account_of(self, device: int) -> PrivacyAccount:
-        return PrivacyAccount(
-            self.accounts / f"{device}",
-            numbers=np.array([device]),
-            limits=self.limits,
-            run=self.secrets[device].hex(),
-        )
 
 
 @pytest.fixture
@@ -168,9 +103,9 @@ def test_five_runs_of_a_device_two_of_them_aborted(
         1: lambda federation: federation.device(device).phase > SETUP,  # before its first sum
         3: lambda federation: len(federation.device(device).job._received._rounds) > 0,
     }
-    account = WithAccounts(twelve, real, accounts=tmp_path).account_of(device)
+    account = AccountedFederation(twelve, real, accounts=tmp_path).account_of(device)
     for run in range(5):
-        federation = WithAccounts(twelve, real, accounts=tmp_path, run_number=run)
+        federation = AccountedFederation(twelve, real, accounts=tmp_path, run_number=run)
         sent_by(federation, device, found)
         if run in aborts:
             federation.run(until=partial(aborts[run], federation))
@@ -208,7 +143,7 @@ def test_a_device_refuses_a_plan_beyond_its_owners_limits(
         epochs=8,
         **settings,
     )
-    federation = WithAccounts(twelve, config, accounts=tmp_path)
+    federation = AccountedFederation(twelve, config, accounts=tmp_path)
     federation.run(until=lambda: all(federation.device(d).ended for d in range(12)))
     trains = [d for d in range(12) if twelve.part([d], "classify").roles[0] == Role.TRAIN]
     for device in trains:
@@ -223,7 +158,7 @@ def test_a_device_notices_an_account_that_was_copied_back(
     twelve: PartsFolder, real: Config, tmp_path: Path
 ) -> None:
     """Its snapshot remembers the account that the run was charged to."""
-    federation = WithAccounts(twelve, real, accounts=tmp_path)
+    federation = AccountedFederation(twelve, real, accounts=tmp_path)
     federation.run(until=lambda: federation.device(0).phase > SETUP + 1)
     job = federation.device(0).job
     saved = federation.stores[0].load()
@@ -266,7 +201,7 @@ def test_calibrations_that_were_repeated_are_counted(
 ) -> None:
     """A lost device makes the last phase begin again: four buckets are learnt, and counted."""
     config = Config.asked(**LINKS, embedding=4)
-    federation = WithAccounts(few_words_parts, config, accounts=tmp_path)
+    federation = AccountedFederation(few_words_parts, config, accounts=tmp_path)
     lost, asked = 5, 0
 
     def watch(_now: float, number: int, _receiver: int, frames: list[Any]) -> None:

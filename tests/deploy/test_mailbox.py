@@ -1,7 +1,14 @@
 """The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
 
 from lumos.deploy.protocol.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
-from lumos.deploy.protocol.mailbox import ENVELOPE, FIRST_WAIT, MAX_AHEAD, MAX_WAIT, Mailbox
+from lumos.deploy.protocol.mailbox import (
+    ENVELOPE,
+    FIRST_WAIT,
+    FORGOTTEN,
+    MAX_AHEAD,
+    MAX_WAIT,
+    Mailbox,
+)
 
 
 def key(phase: int, number: int = 0, attempt: int = 0) -> RoundKey:
@@ -104,7 +111,8 @@ def test_what_is_on_disk_is_neither_kept_nor_taken_again() -> None:
 def test_a_sender_fills_no_memory() -> None:
     """What waits to be read is bounded by sender and phase; what was read makes room."""
     lines: list[str] = []
-    mailbox = Mailbox(b"boot", 0, 10 * (ENVELOPE + 100), lines.append)
+    size = ENVELOPE + 100 + 4 * len("a topic")
+    mailbox = Mailbox(b"boot", 0, 10 * size, lines.append)
     for phase in (0, 1):
         for number in range(20):
             mailbox.receive(2, data(phase, bytes(100), number), 0.0)
@@ -115,12 +123,24 @@ def test_a_sender_fills_no_memory() -> None:
     mailbox.receive(2, data(MAX_AHEAD + 1), 0.0)
     assert mailbox.envelope(2, key(MAX_AHEAD + 1)) is None
     assert lines == ["device 2 sends more than is read in one phase; dropped"]
+    assert mailbox.unread(2) == 2 * 10 * size
     mailbox.forget_round(key(0, 0))
     for number in (0, 10, 11):  # a copy of one that was read is none again
         mailbox.receive(2, data(0, bytes(100), number), 0.0)
     assert [mailbox.envelope(2, key(0, at)) is None for at in (0, 10, 11)] == [True, False, True]
     mailbox.receive(3, data(0), 0.0)
     assert mailbox.envelope(3, key(0)) is not None
+
+
+def test_names_lengths_and_phases_fill_no_memory_either() -> None:
+    mailbox = Mailbox(b"boot", 0, 10_000)
+    for number, phase in enumerate((0, FORGOTTEN, FORGOTTEN + 1, FORGOTTEN + 2)):
+        long = Data(key(phase, 0), "a" * 10_000, 0, b"")
+        many = Data(key(phase, 1), "", 1000, b"", [0] * 1000)
+        for frame in (long, many, data(phase, bytes(6_000), 2), data(phase, bytes(6_000), 3)):
+            mailbox.receive(2, frame, 0.0)
+        kept = [mailbox.envelope(2, key(phase, at)) is not None for at in range(4)]
+        assert kept == [False, False, number < 2, False]
 
 
 def test_left_out_and_given_up() -> None:

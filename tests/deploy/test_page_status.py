@@ -18,11 +18,11 @@ from tests.deploy.watched import (
     WIRE,
     WatchedFederation,
     config_of,
-    shuffled,
     split,
 )
 
 import lumos
+from lumos.deploy.attacks import exchanged
 from lumos.deploy.status import MAX_SHOWN, RECENT, EpochLosses, RunHistory, RunStatus
 from lumos.deploy.virtual import RUN
 from lumos.device.shard import COORDINATOR
@@ -318,7 +318,7 @@ def test_it_depends_on_private_data_by_losses_alone(
     moments: tuple[WatchedFederation, dict[str, RunStatus]], tmp_path: Path
 ) -> None:
     """The same run with all edges, features and labels at other devices tells the same."""
-    other = shuffled(lumos.load(f"demo:{DEVICES}"), seed=8)
+    other = exchanged(lumos.load(f"demo:{DEVICES}"), seed=8)
     federation = WatchedFederation(split(other, tmp_path / "parts"), config_of())
     status = federation.run_until(lambda: federation.coordinator.phase == 8)
     one, two = as_json(moments[1]["seventh epoch"]), as_json(status)

@@ -1,26 +1,21 @@
-"""What the coordinator sees, and when, is the same whatever the edges are."""
+"""Rounds between devices: where they are, their masked flags, and devices that stall them.
 
-from typing import Any, ClassVar
+That the coordinator sees the same whatever the edges are is tested in `test_attacks`.
+"""
+
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.deploy.test_absence import LOST, SUM_PHASE
-from tests.deploy.watched import shuffled, split
+from tests.deploy.watched import split
 
-from lumos.deploy.protocol import device as device_module
-from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, MaskedFlags, RoundKey
-from lumos.deploy.protocol.rounds import DeviceRounds, FlagMasks
-from lumos.deploy.virtual import (
-    ATTACKED,
-    ROUNDS,
-    TIMING_ATTACKS,
-    Federation,
-    area_under_curve,
-    pair_secret,
-)
+from lumos.deploy.attacks import exchanged
+from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, RoundKey
+from lumos.deploy.protocol.rounds import FlagMasks
+from lumos.deploy.virtual import ATTACKED, ROUNDS, Federation, pair_secret
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
-from lumos.exchange.messages import Inbox, Outbox
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
@@ -32,17 +27,7 @@ CONFIG = Config.asked(aggregate="secure", **ATTACKED)
 def two_graphs(tmp_path_factory: pytest.TempPathFactory) -> list[PartsFolder]:
     """Twelve devices with some edges, and with others."""
     graph, folder = load("demo:12"), tmp_path_factory.mktemp("two")
-    return [split(graph, folder / "one"), split(shuffled(graph, 1), folder / "other")]
-
-
-def views(folders: list[PartsFolder], attack: str, seed: int = 1) -> list[list[Any]]:
-    """What the coordinator receives in each run."""
-    found = []
-    for folder in folders:
-        attacked = TIMING_ATTACKS[attack](Federation(folder, CONFIG), seed)
-        attacked.run()
-        found.append(attacked.view)
-    return found
+    return [split(graph, folder / "one"), split(exchanged(graph, 1), folder / "other")]
 
 
 def test_rounds_between_neighbours_are_attacked(two_graphs: list[PartsFolder]) -> None:
@@ -50,53 +35,12 @@ def test_rounds_between_neighbours_are_attacked(two_graphs: list[PartsFolder]) -
 
     def look(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
         if COORDINATOR not in (sender, receiver):
-            topics = ("strict/symbol", "strict/opinion")
+            topics = ("strict/symbol", "strict/opinion", "strict/prediction")
             data = [frame for frame in frames if isinstance(frame, Data)]
             found.update(frame.key.phase for frame in data if frame.topic in topics)
 
     Federation(two_graphs[0], CONFIG, watch=look).run()
     assert found == set(ROUNDS)
-
-
-@pytest.mark.parametrize("attack", TIMING_ATTACKS)
-def test_the_coordinator_sees_the_same_for_other_edges(
-    two_graphs: list[PartsFolder], attack: str
-) -> None:
-    one, other = views(two_graphs, attack)
-    assert len(one) > 12 * 30
-    assert one == other
-
-
-class WaitingRounds(DeviceRounds[Any]):
-    """A broken twin: a device goes on as soon as it has all that its neighbours sent."""
-
-    def _between(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
-        arrived = self._arrived(self._receivers, key)
-        if self._receivers - set(arrived) - self.out:
-            return None
-        return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
-
-
-def own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_module, "DeviceRounds", WaitingRounds)
-
-
-@pytest.mark.parametrize("attack", ["staggered by more than a tick", "withheld sum", "crash"])
-def test_devices_at_their_own_pace_show_their_edges(
-    two_graphs: list[PartsFolder], attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own_pace(monkeypatch)
-    one, other = views(two_graphs, attack)
-    assert one != other
-    areas = []
-    graph = load("demo:12")
-    edges = np.zeros((12, 12), np.bool_)
-    edges[np.repeat(np.arange(12), graph.degrees), graph.neighbours] = True
-    for seed in range(2):
-        attacked = TIMING_ATTACKS[attack](Federation(two_graphs[0], CONFIG), seed)
-        areas.append(area_under_curve(attacked.run(), edges))
-        assert attacked.named.any()
-    assert np.mean(areas) > 0.55
 
 
 # Masked flags.
@@ -129,42 +73,6 @@ def test_no_share_repeats() -> None:
     """Masks of another tick are others: two shares of a device say nothing about its flags."""
     words = np.concatenate([shares(set(), tick)[1] for tick in range(20)])
     assert len(np.unique(words)) == words.size
-
-
-class UnmaskedFlags(FlagMasks):
-    """A broken twin: flags without masks."""
-
-    _keys: ClassVar[dict[int, bytes]] = {}
-
-
-def spoken(federation: Federation) -> np.ndarray:
-    """[devices] rounds in which each device seems to speak: its flag is not 0."""
-    found = np.zeros(federation.total)
-
-    def look(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
-        for frame in frames:
-            if receiver == COORDINATOR and isinstance(frame, MaskedFlags):
-                words = np.frombuffer(frame.shares, np.uint64).reshape(-1, 2)
-                found[sender] += (words[:, 1] != 0).mean()
-
-    federation.on_arrival = look
-    federation.run()
-    return found
-
-
-@pytest.mark.parametrize("masked", [True, False])
-def test_barriers_tell_nothing(
-    two_graphs: list[PartsFolder], monkeypatch: pytest.MonkeyPatch, masked: bool
-) -> None:
-    """Who has something to say in a round of the balancer depends on its degree."""
-    building = Config.asked(
-        profile="paper", balancer="optimal", compare="secure", aggregate="secure"
-    )
-    if not masked:
-        monkeypatch.setattr(device_module, "FlagMasks", UnmaskedFlags)
-    found = spoken(Federation(two_graphs[0], building))
-    assert found.all()
-    assert (len(set(found.tolist())) == 1) == masked
 
 
 # Devices that stall the others.

@@ -2,18 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tests.graph.parts.same_parts import written
 
 from lumos.deploy.protocol.frames import Data, RoundKey
 from lumos.deploy.status import RunHistory, RunStatus, WireBytes, status_of
 from lumos.deploy.virtual import RUN, Federation
 from lumos.device.shard import COORDINATOR
-from lumos.graph.arrays import neighbour_lists
 from lumos.graph.graph import Graph
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import equal_bounds
@@ -33,22 +30,6 @@ def config_of(**settings: Any) -> Config:
 def split(graph: Graph, path: Path) -> PartsFolder:
     """One part for each device."""
     return written(graph, path, equal_bounds(graph.devices, graph.devices), seed=SEED)
-
-
-def shuffled(graph: Graph, seed: int) -> Graph:
-    """The same graph with all private data at other devices: sizes and counts are the same."""
-    order = np.random.default_rng(seed).permutation(graph.devices)  # device → where it moves
-    back = np.argsort(order)
-    lists = neighbour_lists(order[graph.edge_list()], graph.devices)
-    assert graph.labels is not None
-    assert graph.features is not None
-    return replace(
-        graph,
-        offsets=lists.offsets,
-        neighbours=lists.neighbours,
-        labels=graph.labels[back],
-        features=graph.features[back],
-    )
 
 
 class WatchedFederation(Federation):

@@ -15,16 +15,16 @@ Attacks read a tape through the functions of this module only. By adversary:
 import math
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import lumos
-from lumos.audit.attacks import ATTACKS
+from lumos.audit.attacks import ATTACKS, Attack
 from lumos.audit.table import AuditReport, AuditRow
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
@@ -419,18 +419,7 @@ def run_audit(
         if all(reasons):
             raise UsageError(f"`{name}` has no effect with {reasons[0]}; leave it out")
     chosen = _chosen(attacks, scene, configs[0].train.profile)
-    rows: list[AuditRow] = []
-    seconds: dict[str, float] = {}
-    with displayed(progress, "auditing") as shown:
-        for number, name in enumerate(chosen):
-            start = time.perf_counter()
-            if shown is not None:
-                scene.say = partial(_say, shown, number, len(chosen), name)
-            scene.say(ATTACKS[name].title)
-            rows += ATTACKS[name](scene)
-            seconds[name] = round(time.perf_counter() - start, 2)
-        if shown is not None:
-            shown(len(chosen), len(chosen), "done")
+    rows, seconds = gathered(scene, chosen, progress)
     return AuditReport(
         graph=whole.name or "graph",
         devices=whole.devices,
@@ -441,6 +430,31 @@ def run_audit(
         seconds=seconds,
         lumos=lumos.__version__,
     )
+
+
+class AttackScene(Protocol):
+    """Anything that attacks are made on."""
+
+    say: Say
+
+
+def gathered(
+    scene: AttackScene, attacks: Sequence[Attack], progress: ProgressOption
+) -> tuple[list[AuditRow], dict[str, float]]:
+    """Return the rows of all attacks, and the seconds of each."""
+    rows: list[AuditRow] = []
+    seconds: dict[str, float] = {}
+    with displayed(progress, "auditing") as shown:
+        for number, one in enumerate(attacks):
+            start = time.perf_counter()
+            if shown is not None:
+                scene.say = partial(_say, shown, number, len(attacks), one.name)
+            scene.say(one.title)
+            rows += one(scene)
+            seconds[one.name] = round(time.perf_counter() - start, 2)
+        if shown is not None:
+            shown(len(attacks), len(attacks), "done")
+    return rows, seconds
 
 
 def _own_settings(config: Config) -> dict[str, Any]:
@@ -465,7 +479,7 @@ def _has_labels(labels: Any) -> bool:
     return labels is not None and len(np.unique(np.asarray(labels)[np.asarray(labels) >= 0])) > 1
 
 
-def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:
+def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[Attack]:
     """Return the attacks to run, in the order of the registry.
 
     Raises:
@@ -478,7 +492,7 @@ def _chosen(asked: Collection[str], scene: Scene, profile: str) -> list[str]:
                 f"{' and '.join(scene.tasks)}"
             )
     return [
-        name
+        ATTACKS[name]
         for name in ATTACKS
         if (not asked or name in asked) and ATTACKS[name].applies(scene, profile)
     ]

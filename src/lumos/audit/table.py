@@ -224,6 +224,8 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     """Claimed upper bound of the number; None where no bound is claimed."""
     bound_is: str = ""
     """Source of the claim: a cell of the table of guarantees, a sentence."""
+    undefended: float | None = None
+    """The same number for a broken variant without the defence; None where there is none."""
     knows_mechanism: bool = False
     """True if the attacker computes with the true probabilities of the mechanism: only then can a
     figure at chance mean anything."""
@@ -243,6 +245,7 @@ def finding(
     *,
     chance: tuple[float, str] | None = None,
     bound: tuple[float, str] | None = None,
+    undefended: float | None = None,
     knows_mechanism: bool = False,
     note: str = "",
 ) -> AuditRow:
@@ -262,6 +265,7 @@ def finding(
         chance_is=chance_is,
         bound=bound_value,
         bound_is=bound_is,
+        undefended=undefended,
         knows_mechanism=knows_mechanism,
         note=note,
     )
@@ -295,9 +299,10 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def frame(self) -> "pandas.DataFrame":
         """Rows as a pandas frame: `attack`, `adversary`, `about`, `measure`, `value`, `low`, `high`
-        (interval), `chance`, `bound`, `advantage`, `verdict`, `note`."""
+        (interval), `chance`, `bound`, `undefended`, `advantage`, `verdict`, `note`."""
         names = ("attack", "adversary", "about", "measure", "value", "low", "high", "chance")
-        return frame_of_rows(self.lines(), (*names, "bound", "advantage", "verdict", "note"))
+        more = ("bound", "undefended", "advantage", "verdict", "note")
+        return frame_of_rows(self.lines(), (*names, *more))
 
     @property
     def claimed(self) -> list[AuditRow]:
@@ -316,12 +321,15 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self, row: AuditRow) -> str:
         """Return the verdict: exceeded only if the whole interval lies above the bound.
 
-        A row has no power if even a perfect attack on a sample of this size would not exceed it.
+        A row has no power if even a perfect attack on a sample of this size would not exceed it, or
+        if this attack does not exceed it without the defence.
         """
         if row.bound is None:
             return NO_BOUND
         if self._exceeds(row.estimate, row.bound):
             return EXCEEDED
+        if row.undefended is not None and not row.undefended > row.bound:
+            return NO_POWER
         return WITHIN if self._exceeds(row.estimate.best(), row.bound) else NO_POWER
 
     def _exceeds(self, estimate: Estimate, bound: float) -> bool:
@@ -344,10 +352,10 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return as text the number, its interval, the chance, and the bound."""
         low, high = self.interval(row)
         return (
-            f"{row.measure} {_shown(row.value)}",
-            f"{_shown(low)} … {_shown(high)}" if low < high else "exact",
-            "–" if row.chance is None else _shown(row.chance),
-            "–" if row.bound is None else f"≤ {_shown(row.bound)}",
+            f"{row.measure} {shown(row.value)}",
+            f"{shown(low)} … {shown(high)}" if low < high else "exact",
+            "–" if row.chance is None else shown(row.chance),
+            "–" if row.bound is None else f"≤ {shown(row.bound)}",
         )
 
     def by_adversary(self) -> dict[str, list[AuditRow]]:
@@ -376,9 +384,12 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def power(self) -> str:
         """Number of rows that had power, in one sentence."""
+        perfect = "a perfect attack on a sample of this size"
+        if any(row.undefended is not None for row in self.rows):
+            perfect = "the same attack without the defence"
         return (
-            f"{len(self.powered)} of {len(self.claimed)} rows with a bound had power: a perfect "
-            "attack on a sample of this size would have exceeded the bound."
+            f"{len(self.powered)} of {len(self.claimed)} rows with a bound had power: {perfect} "
+            "would have exceeded the bound."
         )
 
     @property
@@ -425,7 +436,7 @@ class AuditReport(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.convert(content, AuditReport)
 
 
-def _shown(number: float) -> str:
+def shown(number: float) -> str:
     """Format with three decimals; whole numbers without any."""
     if math.isinf(number):
         return "∞"

@@ -28,9 +28,10 @@ SHARED, NOTHING = Common(), Options()
 
 
 def audit(
-    target: Annotated[str, placed("target")],
+    target: Annotated[str | None, placed("target")] = None,
     /,
     *,
+    deployment: Annotated[bool, placed("deployment", negative="")] = False,
     attack: Annotated[list[str] | None, placed("attack", negative="")] = None,
     options: Annotated[Options, Parameter(name="*")] = NOTHING,
     reading: Annotated[Reading, Parameter(name="*")] = AS_IT_IS,
@@ -45,7 +46,11 @@ def audit(
     Parameters
     ----------
     target
-        demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote.
+        demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote. With
+        --deployment, a graph of at most 200 devices; demo:20 by default.
+    deployment
+        Attack what real devices disclose around the protocol: files, timing, barriers, restarts,
+        plans, floods. Participants run in virtual time.
     attack
         Only this attack, as broker; may be repeated. By default all that apply, to both tasks
         unless --task names one. An unknown name lists all.
@@ -53,23 +58,35 @@ def audit(
         A JSON file to write. For a run folder, RUN/audit.json by default.
     """
     settings = given(options)
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        raise UsageError(f"`out`: {out} must be a file in a folder that exists")
+    if target is None and not deployment:
+        raise UsageError("name a graph or a run, or use `deployment`")
     from lumos.audit import FILE, run_audit  # torch takes a second to import
 
     attacks = attack or []
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise UsageError(f"`out`: {out} must be a file in a folder that exists")
-    if (Path(target) / "run.json").exists():
+    if deployment:
+        if settings:
+            raise UsageError(
+                f"`{next(iter(settings))}` has no effect with `deployment`, which has settings of "
+                "its own; leave it out"
+            )
+        from lumos.deploy.attacks import DEFAULT_GRAPH, audit_deployment
+
+        graph = load(target or DEFAULT_GRAPH, data_dir=common.data_dir, **given(reading))
+        report = audit_deployment(graph, attacks=attacks, seed=common.seed, progress=True)
+    elif (Path(str(target)) / "run.json").exists():
         from lumos.runs.load import load_run
 
         if settings or given(reading):
             raise UsageError("a run is audited under its own settings; leave options out")
         common.refuse_seed("a run is audited under its own seed")
-        out = Path(target) / FILE if out is None else out
+        out = Path(str(target)) / FILE if out is None else out
         report = run_audit(
-            load_run(target), attacks=attacks, data_dir=common.data_dir, progress=True
+            load_run(str(target)), attacks=attacks, data_dir=common.data_dir, progress=True
         )
     else:
-        graph = load(target, data_dir=common.data_dir, **given(reading))
+        graph = load(str(target), data_dir=common.data_dir, **given(reading))
         report = run_audit(graph, attacks=attacks, seed=common.seed, progress=True, **settings)
     if out is not None:
         write_json(out, report.to_json(), private=True)
@@ -104,16 +121,23 @@ def show(report: "AuditReport", out: Path | None) -> None:
 
 def _table(report: "AuditReport") -> Table:
     """Return a line for each row, those of one adversary together."""
+    from lumos.audit.table import shown
+
     table = Table(box=None, header_style="")
     table.add_column("adversary", max_width=18)
     table.add_column("target")
+    broken = any(row.undefended is not None for row in report.rows)
     for name in ("measured", "interval", "bound"):
         table.add_column(name, justify="right", no_wrap=True)
+    if broken:
+        table.add_column("without the defence", justify="right", max_width=12)
     table.add_column("verdict", max_width=8)
     for adversary, rows in report.by_adversary().items():
         for row in rows:
             measured, interval, _, bound = report.figures(row)
-            cells = (adversary, row.about, measured, interval, bound, report.verdict(row))
+            cells = [adversary, row.about, measured, interval, bound, report.verdict(row)]
+            if broken:
+                cells[5:5] = ["–" if row.undefended is None else shown(row.undefended)]
             table.add_row(*map(Text, cells))
     return table
 
@@ -124,8 +148,11 @@ def _answer(report: "AuditReport") -> str:
         return "These attacks have nothing to attack under these settings: no rows."
     exceeded = len(report.exceeded)
     verdict = f"{exceeded} exceed their bound" if exceeded else "no bound is exceeded"
+    victim = f"the {report.profile} profile"
+    if report.settings.get("deployment"):
+        victim = f"{report.devices} real devices in virtual time"
     return (
-        f"On {report.graph}, attacks on the {report.profile} profile took {len(report.rows)} "
+        f"On {report.graph}, attacks on {victim} took {len(report.rows)} "
         f"measurements, {len(report.claimed)} of them against a bound that is claimed: {verdict} "
         f"(99.9 % confidence for all together, {sum(report.seconds.values()):.0f} s)."
     )

@@ -70,6 +70,7 @@ OPTIONS: Mapping[str, Placed] = {
     "literal": Placed(TASK, "paper: exactly as printed, nothing corrected"),
     "system": Placed(TASK, "centralized, own, lpgnn, blink, gap, naive, …"),
     "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
+    "deployment": Placed(TASK, "attack what real devices disclose around the protocol"),
     "attack": Placed(TASK, "only this attack; may be repeated"),
     # What leaves a device.
     "label_epsilon": Placed(PRIVACY, "ε of a device's label"),

@@ -161,6 +161,7 @@ _COMMANDS = {
 }
 """In the order of `lumos --help`."""
 _PLACES = {
+    "report": "predict:report",
     "baseline": "evaluate:baseline",
     "split": "data:split",
     "pki": "pki:app",

@@ -1,4 +1,4 @@
-"""`lumos predict`: use a trained model."""
+"""`lumos predict` and `lumos report`: use a trained model, and write its page."""
 
 import time
 from collections.abc import Sequence
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rich.table import Table
 
 from lumos.cli.common import Common, console, placed, print_json
+from lumos.cli.common import report as print_report
 from lumos.display import displayed
 from lumos.errors import InputError, UsageError
+from lumos.storage import PRIVATE
 from lumos.training.profile import STRICT
 
 if TYPE_CHECKING:
@@ -307,3 +309,27 @@ def _show(result: dict[str, Any]) -> None:
         )
     if "export" in result:
         console().print(f"weights: {result['export']}")
+
+
+def report(
+    run: Annotated[Path, placed("run")],
+    /,
+    *,
+    out: Annotated[Path | None, placed("out")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Write one HTML page of a finished run: no script, nothing to load, ready to print.
+
+    Parameters
+    ----------
+    run
+        A folder that `lumos train … --out` wrote.
+    out
+        The file to write; RUN/report.html by default.
+    """
+    from lumos.runs.load import load_run  # torch takes a second to import: not for a wrong option
+
+    path = load_run(run).report(run / "report.html" if out is None else out)
+    if out is None:
+        path.chmod(PRIVATE)  # as all files of a run folder
+    print_report({"path": str(path)}, common, str(path))

@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from lumos.deploy.identity import described
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
@@ -35,6 +34,7 @@ from lumos.graph.parts import PartsFolder
 from lumos.secagg.openings import OpenedSums, Opening
 from lumos.secagg.topics import SUM, WRAPPED
 from lumos.training.config import Config
+from lumos.training.metrics import auc
 from lumos.typing import Arrays, Doubles, Flags
 
 RUN = b"the plan of runs in virtual time"
@@ -135,6 +135,7 @@ class Federation:
         stays: devices answer after the training.
         given: by number, tag and settings of devices that were given another plan. The coordinator
             speaks with each device by the plan that it has: it is the operator's.
+        device_type, coordinator_type: broken ones, to show that an attack has power.
     """
 
     folder: PartsFolder
@@ -148,6 +149,8 @@ class Federation:
     lines: list[str] = field(default_factory=list)
     stays: bool = False
     given: dict[int, tuple[bytes, Config]] = field(default_factory=dict)
+    device_type: type[DeviceParticipant] = DeviceParticipant
+    coordinator_type: type[CoordinatorParticipant] = CoordinatorParticipant
 
     def __post_init__(self) -> None:
         self.total = self.folder.manifest.graph.devices
@@ -164,6 +167,8 @@ class Federation:
         self.losses: list[float | None] = []
         self._worked: dict[int, float] = {}
         """When each participant last went on, if nothing has arrived since."""
+        self._due: dict[int, float] = {}
+        """When each participant has something to do, if nothing has happened to it since."""
         for participant in (COORDINATOR, *range(self.total)):
             self.start(participant)
 
@@ -182,6 +187,7 @@ class Federation:
         """Start a participant, with what is on its disk."""
         self.boots += 1
         self._worked.pop(participant, None)
+        self._due.pop(participant, None)
         boot = self.boots.to_bytes(8, "little")
         manifest = self.folder.manifest
         plan, config = self.given.get(participant, (RUN, self.config))
@@ -194,7 +200,7 @@ class Federation:
                 on_epoch=lambda epoch: self.losses.append(epoch.loss),
                 plan=plan,
             )
-            self.participants[participant] = CoordinatorParticipant(
+            self.participants[participant] = self.coordinator_type(
                 job,
                 self.coordinator_store,
                 boot,
@@ -207,7 +213,7 @@ class Federation:
         keys = self.keys(participant)
         opened = self.stores[participant].opened()
         job = TrainingJob(manifest, config, part, keys, opened, stays=self.stays, plan=plan)
-        self.participants[participant] = DeviceParticipant(
+        self.participants[participant] = self.device_type(
             participant,
             job,
             self.stores[participant],
@@ -233,6 +239,7 @@ class Federation:
     def start_answering(self, device: int, arrays: Arrays) -> None:
         """Start a device after the training, with what it kept of it."""
         self.boots += 1
+        self._due.pop(device, None)
         part = self.folder.part([device], self.config.train.task)
         job = TrainingJob(self.folder.manifest, self.config, part, None, stays=True)
         job.restore_answers(arrays)
@@ -260,12 +267,15 @@ class Federation:
             TimeoutError: `limit` has come.
         """
         self._worked.clear()
+        self._due.clear()
         while self.now < limit:
             if until is not None and until():
                 return
-            for number, participant in list(self.participants.items()):
+            for number in list(self.participants):
+                if number not in self.participants:
+                    continue  # it was killed while another one was sending
                 since = self._worked.get(number, -MAX_SLEEP)
-                if self.now >= since + MAX_SLEEP or participant.next_due() <= self.now:
+                if self.now >= since + MAX_SLEEP or self._next_due(number) <= self.now:
                     self._work(number)
             ended = all(
                 isinstance(participant, AnsweringParticipant) or participant.ended is not None
@@ -276,11 +286,15 @@ class Federation:
             self._next()
         raise TimeoutError(f"the run did not end by {self.now:g} s")
 
+    def _next_due(self, number: int) -> float:
+        if number not in self._due:
+            self._due[number] = self.participants[number].next_due()
+        return self._due[number]
+
     def _work(self, number: int) -> None:
-        participant = self.participants.get(number)
-        if participant is None:
-            return
+        participant = self.participants[number]
         self._worked[number] = self.now
+        self._due.pop(number, None)
         participant.advance(self.now)
         for receiver, frames in participant.due(self.now):
             if self.watch is not None:
@@ -316,7 +330,7 @@ class Federation:
         """Move to the next moment at which something happens."""
         moments = [
             self.now + MAX_SLEEP,
-            *(due.next_due() for due in self.participants.values()),
+            *map(self._next_due, self.participants),
         ]
         if self.flying:
             moments.append(min(self.flying)[0])
@@ -333,19 +347,26 @@ class Federation:
                     self.on_arrival(self.now, packet[0], packet[1], frames)
                 participant.receive(packet[0], frames, self.now)
                 self._worked.pop(packet[1], None)
+                self._due.pop(packet[1], None)
 
 
-# Attacks of a coordinator that looks for edges in who sends what when.
+# Timing: a coordinator looks for edges in who sends what when.
 #
 # In a round between neighbours a device needs what its neighbours send. Just before it, the
 # coordinator holds up one device, or all by different times, and watches when the next summand of
 # each device comes: a device that waits for a neighbour shows it.
 
-ATTACKED = {"encoder_epochs": 1, "propagated_labels": 1, "epochs": 6, "tree_network": False}
-"""Settings of attacked runs: few epochs."""
-ROUNDS = (3, 4)
-"""Their phases that begin with a round between neighbours."""
-LAST_WATCHED = 6
+ATTACKED = {
+    "encoder_epochs": 1,
+    "propagated_labels": 1,
+    "participation": "all",
+    "epochs": 7,
+    "tree_network": False,
+}
+"""Settings of attacked runs: few epochs, and all rounds between neighbours."""
+ROUNDS = (3, 4, 7)
+"""Their phases that begin with such a round: of randomized, propagated and predicted labels."""
+LAST_WATCHED = 8
 """The phase whose summands the coordinator still waits for."""
 HELD = 10.0
 """Seconds for which one device is held up."""
@@ -362,8 +383,12 @@ class TimingAttack:
         lateness: seconds by which devices are late in the mean, by an exponential distribution.
     """
 
+    ends: ClassVar[bool] = False
+    """True if the attacked run cannot go on; then one round is attacked, and not all."""
+
     def __init__(self, federation: Federation, seed: int, lateness: float = 0.0) -> None:
         self.federation, self._lateness = federation, lateness
+        self.rounds = (ROUNDS[seed % len(ROUNDS)],) if self.ends else ROUNDS
         self.randomness = np.random.default_rng(seed)
         total = federation.total
         self.able = {phase: np.full(total, np.nan) for phase in ROUNDS}
@@ -396,12 +421,11 @@ class TimingAttack:
                 sent = self.sent.get(frame.key.phase, self._other)
                 sent[sender] = min(sent[sender], now)
 
-    def run(self) -> Doubles:
-        """Run until the last summand is there or nothing comes; return `scores`."""
+    def run(self) -> None:
+        """Run until the last summand is there or nothing comes."""
         last = self.sent[LAST_WATCHED]
         with suppress(TimeoutError):
             self.federation.run(lambda: self._is_over(last), 3 * HORIZON)
-        return self.scores()
 
     def _is_over(self, last: Doubles) -> bool:
         self.act()
@@ -473,7 +497,7 @@ class Staggered(TimingAttack):
 
     def __init__(self, federation: Federation, seed: int, step: float) -> None:
         super().__init__(federation, seed)
-        self._delays = {phase: self.delays(step) for phase in ROUNDS}
+        self._delays = {phase: self.delays(step) for phase in self.rounds}
         self._began: dict[int, float] = {}
         self._acted: set[int] = set()
 
@@ -523,6 +547,8 @@ class Withheld(Staggered):
 class Forged(Withheld):
     """The device gets a sum that it refuses; everybody else is told that nothing is missing."""
 
+    ends = True
+
     def lie(self, phase: int, device: int) -> None:
         """Forge the sum for the device, and the end of the round for the others."""
         key = RoundKey(phase - 1, 0, WITH_COORDINATOR, 7)
@@ -536,6 +562,8 @@ class Forged(Withheld):
 
 class Excluded(Withheld):
     """Half of the devices are told that the device is left out, and all that nothing is missing."""
+
+    ends = True
 
     def lie(self, phase: int, device: int) -> None:
         """Send half of the others that the device is left out."""
@@ -584,10 +612,5 @@ def area_under_curve(scores: Doubles, edges: Flags) -> float:
         edges: [devices, devices].
     """
     known = ~np.isnan(scores)
-    ranks = rankdata(scores[known])
-    true = edges[known]
-    positive, negative = np.count_nonzero(true), np.count_nonzero(~true)
-    if not positive or not negative:
-        return 0.5
-    above = ranks[true].sum() - positive * (positive + 1) / 2
-    return float(above / (positive * negative))
+    positive, negative = scores[known & edges], scores[known & ~edges]
+    return auc(positive, negative) if len(positive) and len(negative) else 0.5

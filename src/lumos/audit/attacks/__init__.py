@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,7 +12,8 @@ from lumos.registry import Registry
 if TYPE_CHECKING:
     from lumos.audit.harness import Scene
 
-Run = Callable[["Scene"], Iterator[AuditRow]]
+Run = Callable[[Any], Iterator[AuditRow]]
+"""From a `Scene` to rows; attacks on real devices have a scene of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Attack:
         """Return whether there is anything to attack."""
         return self.profile in ("", profile) and self.task in ("", *scene.tasks)
 
-    def __call__(self, scene: "Scene") -> Iterator[AuditRow]:
+    def __call__(self, scene: Any) -> Iterator[AuditRow]:
         """Yield the rows of the attack."""
         return (replace(row, attack=self.name) for row in self.run(scene))
 

@@ -76,6 +76,10 @@ class DeviceParticipant:
         pairs: answered pairs, also of before a restart; None: none, and in memory only.
     """
 
+    rounds_type: type[DeviceRounds[None]] = DeviceRounds
+    masks_type: type[FlagMasks] = FlagMasks
+    mailbox_type: type[Mailbox] = Mailbox
+
     def __init__(
         self,
         device: int,
@@ -92,7 +96,7 @@ class DeviceParticipant:
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
-        self._masks = FlagMasks(device, job.total, job.public, pair_key)
+        self._masks = self.masks_type(device, job.total, job.public, pair_key)
         self._tick = tick
         self._next_tick: float = tick_before(now, tick) + 1
         """The number of the next tick that is used; infinite while there is nothing to do."""
@@ -111,7 +115,7 @@ class DeviceParticipant:
         self.out: set[int] = set(job.absent)
         self.ended: str | None = None
         """As `RunState.ended`."""
-        self._mailbox = Mailbox(boot, self.phase, job.unread, log)
+        self._mailbox = self.mailbox_type(boot, self.phase, job.unread, log)
         self._next_beat = now
         self._rounds: DeviceRounds[None] | None = None
         self._ready: Arrays = {}
@@ -127,6 +131,10 @@ class DeviceParticipant:
         self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
+
+    def unread(self, sender: int) -> int:
+        """Return the bytes of another participant that wait to be read."""
+        return self._mailbox.unread(sender)
 
     @property
     def finished(self) -> bool:
@@ -262,7 +270,7 @@ class DeviceParticipant:
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
-        return DeviceRounds(
+        return self.rounds_type(
             me=self.device,
             mailbox=self._mailbox,
             out=self.out,

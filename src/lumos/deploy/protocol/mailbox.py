@@ -5,8 +5,8 @@ that arrives counts; any other with the same key from the same sender is dropped
 acknowledged it is kept until the receiver says that it will not need it again, even if it is killed
 and goes on from its last snapshot (`durable`): whoever starts again says hello, gets the envelopes
 that it has lost, and is welcome once it has acknowledged them in its present start. What others may
-still need is part of a sender's own snapshot. Phases from `FORGOTTEN` on do not survive a restart:
-what is acknowledged in them is not kept.
+still need is part of a sender's own snapshot. The phase `FORGOTTEN` does not survive a restart:
+what is acknowledged in it is not kept.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -37,12 +37,12 @@ PATIENCE = 3.0
 """The first wait, as a multiple of the mean time that acknowledgements take."""
 MIN_UNREAD = 4 << 20
 """Bytes of one sender in one phase that wait to be read, unless `Mailbox` gets a larger number."""
-ENVELOPE = 256
-"""Bytes that count for an envelope in addition to its body."""
+ENVELOPE, LENGTH = 256, 40
+"""Bytes that count for an envelope beside its body and topic, and for each of its lengths."""
 MAX_AHEAD = 2
 """Phases by which a sender may be ahead of what is on disk."""
 FORGOTTEN = 1 << 30
-"""A participant that starts again has forgotten all phases from this one on."""
+"""The phase that a participant has forgotten when it starts again."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Peer:
         """Forget an envelope from it, as it was read or is refused."""
         data = self.arrived.pop(key, None)
         if data is not None:
-            self.unread[key.phase] -= len(data.body) + ENVELOPE
+            self.unread[key.phase] -= _size(data)
 
 
 class Mailbox:
@@ -156,6 +156,10 @@ class Mailbox:
         """Return the random bytes of a participant's present start; None before its hello."""
         peer = self._peer(participant)
         return peer.boot if peer.welcome is None else peer.welcome.boot
+
+    def unread(self, sender: int) -> int:
+        """Return the bytes of a sender that wait to be read."""
+        return sum(map(_size, self._peer(sender).arrived.values()))
 
     def senders(self, key: RoundKey) -> list[int]:
         """Return the senders in a round, in the order of the ids."""
@@ -232,7 +236,7 @@ class Mailbox:
                 peer.owed.difference_update(frame.keys)
             for key in frame.keys:
                 item = peer.waiting.pop(key, None)
-                if key.phase >= FORGOTTEN:
+                if key.phase == FORGOTTEN:
                     peer.kept.pop(key, None)
                 # Of one that was repeated nobody knows which is acknowledged.
                 if item is not None and item.times == 1:
@@ -252,8 +256,8 @@ class Mailbox:
     def _has_room(self, sender: int, data: Data) -> bool:
         """Count an envelope that is not read yet; return whether it is kept."""
         peer, phase = self._peer(sender), data.key.phase
-        size = peer.unread.get(phase, 0) + len(data.body) + ENVELOPE
-        near = phase <= self._durable + MAX_AHEAD or phase >= FORGOTTEN
+        size = peer.unread.get(phase, 0) + _size(data)
+        near = phase <= self._durable + MAX_AHEAD or phase == FORGOTTEN
         if near and size <= self._unread:
             peer.unread[phase] = size
             return True
@@ -294,15 +298,15 @@ class Mailbox:
         Args:
             hold: receivers that do not count.
         """
-        return min(
-            (
-                item.due
-                for participant, peer in self._peers.items()
-                if participant not in hold
-                for item in [*peer.waiting.values(), *([peer.hello] if peer.hello else [])]
-            ),
-            default=float("inf"),
-        )
+        soonest = float("inf")
+        for participant, peer in self._peers.items():
+            if participant in hold:
+                continue
+            for item in peer.waiting.values():
+                soonest = min(soonest, item.due)
+            if peer.hello is not None:
+                soonest = min(soonest, peer.hello.due)
+        return soonest
 
     def next_due_to(self, participant: int) -> float:
         """Return the time at which something is sent to a participant; 0 for a new frame."""
@@ -333,6 +337,11 @@ class Mailbox:
         if found is None:
             found = self._peers[participant] = _Peer()
         return found
+
+
+def _size(data: Data) -> int:
+    """Return the bytes that an envelope takes, or somewhat more."""
+    return ENVELOPE + len(data.body) + 4 * len(data.topic) + LENGTH * len(data.lengths or ())
 
 
 def _sent(item: _Unacknowledged, delay: float, now: float) -> None:

@@ -166,16 +166,19 @@ class FlagMasks:
             out: devices that are left out.
         """
         place = _PLACE.pack(*key, tick)
-        drawn = _two_words(entropy.draw(FLAG_BYTES))
-        flags = [drawn[0] if missing else 0, drawn[1] if missing or speaks else 0]
-        for partner, pair_key in self._keys.items():
-            if partner not in out:
-                mask = blake2b(
-                    place, digest_size=FLAG_BYTES, key=pair_key, person=b"lumos flags"
-                ).digest()
-                sign = 1 if self._device < partner else -1
-                flags = [a + sign * b for a, b in zip(flags, _two_words(mask), strict=True)]
-        return b"".join((flag & _WORD).to_bytes(8, "little") for flag in flags)
+        flags = np.frombuffer(entropy.draw(FLAG_BYTES), "<u8") * (missing, missing or speaks)
+        partners = [partner for partner in self._keys if partner not in out]
+        masks = b"".join(
+            blake2b(
+                place, digest_size=FLAG_BYTES, key=self._keys[partner], person=b"lumos flags"
+            ).digest()
+            for partner in partners
+        )
+        words = np.frombuffer(masks, "<u8").reshape(-1, 2)
+        before = np.searchsorted(partners, self._device)  # of these two, the other one adds
+        added = words[before:].sum(axis=0) - words[:before].sum(axis=0)
+        share: bytes = (flags.astype("<u8") + added).astype("<u8").tobytes()
+        return share
 
 
 def _two_words(content: bytes) -> tuple[int, int]:
