@@ -96,17 +96,23 @@ def append_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def append_bytes(path: Path, content: bytes, at: int) -> None:
-    """Add bytes to a file that only its owner may read, durably.
+def append_bytes(
+    path: Path, content: bytes, at: int, *, durable: bool = True, new: bool | None = None
+) -> None:
+    """Add bytes to a file that only its owner may read.
 
     Args:
         at: how long the file is; what an interruption left behind that is cut off.
+        durable: they are on the disk when this returns; otherwise they survive the end of the
+            process, but not a loss of power.
+        new: the name of the file may not be on the disk; by default where the file is empty.
     """
     with _opened(path, "ab", PRIVATE) as file:
         file.truncate(at)
         file.write(content)
-        _flush(file)
-    if not at:  # it may be new
+        if durable:
+            _flush(file)
+    if durable and (not at if new is None else new):
         sync_folder(path.parent)
 
 

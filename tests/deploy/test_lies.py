@@ -42,7 +42,7 @@ class UnrecordedStore(MemoryStore):
     def rounds(self) -> dict[RoundKey, dict[int, Data]]:
         return {}
 
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data], *, durable: bool = True) -> None:
         pass
 
 

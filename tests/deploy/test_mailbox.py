@@ -128,8 +128,8 @@ def test_a_sender_fills_no_memory() -> None:
     for number in (0, 10, 11):  # a copy of one that was read is none again
         mailbox.receive(2, data(0, bytes(100), number), 0.0)
     assert [mailbox.envelope(2, key(0, at)) is None for at in (0, 10, 11)] == [True, False, True]
-    mailbox.receive(3, data(0), 0.0)
-    assert mailbox.envelope(3, key(0)) is not None
+    mailbox.receive(3, data(0, number=1), 0.0)
+    assert mailbox.envelope(3, key(0, 1)) is not None
 
 
 def test_names_lengths_and_phases_fill_no_memory_either() -> None:

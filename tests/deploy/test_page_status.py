@@ -235,7 +235,7 @@ ALLOWED = {
     "phases", "phases_done", "attempt", "epochs", "stages", "name", "first", "sums",
     "seconds_per_sum", "recent_seconds", "ledger", "topic", "door", "direction", "messages",
     "bytes", "wire_sent", "wire_received", "losses", "about_losses", "left_out", "device", "at",
-    "ended", "headline", "started", "updated", "seconds",
+    "ended", "headline", "started", "updated", "seconds", "step", "steps", "seconds_left",
 }  # fmt: skip
 """Names of everything that a status may have."""
 

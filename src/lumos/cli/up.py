@@ -291,7 +291,7 @@ def status_rows(status: RunStatus) -> list[tuple[str, str]]:
     sent, received = status.wire_sent, status.wire_received
     return [
         ("online", f"{status.online:,} of {status.devices:,}"),
-        ("phase", f"{status.phase} ({status.phase_number}/{status.phases})"),
+        ("phase", f"{status.place} ({status.phase_number}/{status.phases})"),
         ("sums", f"{status.sums:,} in {status.seconds:,.0f} s"),
         ("silent", _names(status.silent)),
         ("left out", _names([lost.device for lost in status.left_out])),

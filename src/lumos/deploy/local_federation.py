@@ -37,6 +37,7 @@ from lumos.deploy.pki import LOOPBACK, FederationAuthority, make_federation
 from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import RUN, STATUS_PAGE, DeviceProcess
 from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
+from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
@@ -295,6 +296,18 @@ def _passed_on(children: Sequence[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+MIN_TICK, TICK_PER_DEVICE = 0.02, 0.001
+"""Seconds; see `local_tick`."""
+
+
+def local_tick(devices: int) -> float:
+    """Return the seconds between two ticks of a federation on this machine.
+
+    Clocks are one here, and packets take about a millisecond; devices share the cores.
+    """
+    return min(max(MIN_TICK, TICK_PER_DEVICE * devices), TICK)
+
+
 COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
 END_SECONDS = 20.0
 """Seconds that devices may take to end after the coordinator, or after a signal."""
@@ -341,6 +354,7 @@ class LocalFederation:
             self._layout.hand_out_plan(
                 self._settings,
                 deadline=self._deadline,
+                tick=local_tick(self._layout.devices),
                 broker=self._broker.address,
                 stay=self._stay,
             )

@@ -31,7 +31,8 @@ since then, and the sums that it gave out shares for. A coordinator that lies co
 twice, and get two vectors under the same masks. A snapshot that is missing, or older than the logs,
 is refused.
 
-**Logs.** Each record is on the disk before anything follows from it:
+**Logs.** Each record is on the disk before anything follows from it. Records of short rounds of the
+trees are in the file before a packet leaves, and on the disk within a beat (`rounds`).
 
     record = length (8 bytes) ‖ H(position, body) (16) ‖ H(position, length, that) (8) ‖ body
 
@@ -117,24 +118,48 @@ class RecordLog(Generic[Record]):
         self.path = path
         self._decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(kind)
         self._remedy = remedy
-        self._size, self._settled = 0, False
+        self._size, self._settled, self._synced = 0, False, True
+        self._named, self._unwritten = False, b""
+        """True once the name of the file is on the disk."""
         self.records: list[Record] = []
         """All that are in the file; to be read only."""
         if path.exists():
             # Another process may have died before it was on the disk, and now we act on it.
             sync_file(path)
             sync_folder(path.parent)
+            self._named = True
             self._read(path.read_bytes())
 
-    def append(self, record: Record) -> None:
-        """Add a record, durably."""
+    def append(self, record: Record, *, durable: bool = True) -> None:
+        """Add a record; it is on the disk when this returns, or at the next `sync`."""
         if self._settled:
             self.replace([*self.records, record])
             return
-        content = _packed(len(self.records), record)
-        append_bytes(self.path, content, self._size)
-        self._size += len(content)
+        before = self._unwritten
+        self._unwritten += _packed(len(self.records), record)
+        if durable:
+            try:
+                self._write(durable=True)
+            except BaseException:
+                self._unwritten = before
+                raise
         self.records.append(record)
+
+    def write(self) -> None:
+        """Have all records survive the end of the process."""
+        if self._unwritten:
+            self._write(durable=False)
+
+    def sync(self) -> None:
+        """Have all records survive a loss of power: they are on the disk when this returns."""
+        if not self._synced or self._unwritten:
+            self._write(durable=True)
+
+    def _write(self, *, durable: bool) -> None:
+        append_bytes(self.path, self._unwritten, self._size, durable=durable, new=not self._named)
+        self._size += len(self._unwritten)
+        self._unwritten, self._synced = b"", durable
+        self._named |= durable
 
     def settle(self, records: Iterable[Record]) -> None:
         """Go on with these records: the others are not needed any more.
@@ -149,6 +174,7 @@ class RecordLog(Generic[Record]):
         content = b"".join(_packed(position, record) for position, record in enumerate(records))
         write_bytes(self.path, content, private=True, durable=True)
         self._size, self.records, self._settled = len(content), records, False
+        self._synced, self._named, self._unwritten = True, True, b""
 
     def _read(self, content: bytes) -> None:
         while len(content) - self._size >= _HEADER.size:
@@ -372,9 +398,21 @@ class ParticipantState:
             rounds.setdefault(closed.key, {}).update(closed.envelopes)
         return rounds
 
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Record envelopes received in a round; they are on disk when this returns."""
-        self._rounds.append(_ClosedRound(key, envelopes))
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data], *, durable: bool = True) -> None:
+        """Record envelopes received in a round.
+
+        Args:
+            durable: they are on the disk when this returns; otherwise at the next `sync`.
+        """
+        self._rounds.append(_ClosedRound(key, envelopes), durable=durable)
+
+    def write(self) -> None:
+        """Have all rounds survive the end of the process."""
+        self._rounds.write()
+
+    def sync(self) -> None:
+        """Have all rounds on the disk."""
+        self._rounds.sync()
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
         """Note that another attempt at a phase begins; it is on the disk when this returns."""

@@ -152,6 +152,8 @@ class RunHistory:
         self._sums: int | None = None
         self._opened: float | None = None
         """The time at which the last sum was opened."""
+        self._steps: deque[tuple[int, float]] = deque(maxlen=RECENT)
+        """(step of the trees, time at which it was seen first), of the last steps."""
 
     @property
     def run(self) -> str:
@@ -180,6 +182,13 @@ class RunHistory:
         """Median of `recent`; None before two sums."""
         return median(seconds for _, seconds in self._recent) if self._recent else None
 
+    def seconds_left(self, steps: int) -> float | None:
+        """Return about how long the rest of so many steps takes; None while that is unknown."""
+        if len(self._steps) < 2:
+            return None
+        (first, began), (last, now) = self._steps[0], self._steps[-1]
+        return (steps - last) * (now - began) / (last - first)
+
     def left_out_at(self, device: int) -> float:
         """Return the time at which a device was left out, in seconds since 1970."""
         return self._kept.left_out[device]
@@ -202,6 +211,11 @@ class RunHistory:
                 self._recent.append((participant.sums, now - self._opened))
             self._opened = now
         self._sums = participant.sums
+        steps = participant.job.steps
+        if self._steps and steps < self._steps[-1][0]:
+            self._steps.clear()  # they have begun again
+        if steps and (not self._steps or steps > self._steps[-1][0]):
+            self._steps.append((steps, now))
 
     def _write(self) -> None:
         self._written = True
@@ -334,6 +348,19 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The time of this status: ISO 8601, UTC."""
     seconds: float = 0.0
     """From one to the other."""
+    step: int = 0
+    """The present step of the trees; 0 where they have none."""
+    steps: int = 0
+    """Their steps in all."""
+    seconds_left: float | None = None
+    """About how long the rest of them takes, as the last ones did."""
+
+    @property
+    def place(self) -> str:
+        """The present phase, with its step and the time that is left."""
+        if not self.step:
+            return self.phase
+        return f"{self.phase}, {_of_steps(self.step, self.steps, self.seconds_left)}"
 
     def text(self) -> str:
         """Return the content of `status.json`, which does not grow with the run."""
@@ -366,6 +393,9 @@ def status_of(
     shown = min(participant.phase, job.last)
     trains = job.last > 0
     stages = {texts.first_stage: 1, **texts.stages} if trains else {}
+    steps = job.steps_in(participant.phase)
+    step = min(job.steps, steps)
+    seconds_left = history.seconds_left(steps) if step else None
     return RunStatus(
         run=history.run[:8],
         task=config.train.task,
@@ -391,10 +421,15 @@ def status_of(
         about_losses=texts.loss,
         left_out=_left_out(participant, history),
         ended=participant.ended,
-        headline=_headline(participant, online=len(participant.present()) - len(silent)),
+        headline=_headline(
+            participant, len(participant.present()) - len(silent), step, steps, seconds_left
+        ),
         started=_iso(history.started),
         updated=_iso(history.wall()),
         seconds=round(history.wall() - history.started, 3),
+        step=step,
+        steps=steps,
+        seconds_left=seconds_left,
     )
 
 
@@ -406,7 +441,18 @@ def read_status(folder: Path) -> RunStatus | None:
         return None
 
 
-def _headline(participant: CoordinatorParticipant, online: int) -> str:
+def _of_steps(step: int, steps: int, seconds_left: float | None) -> str:
+    left = "" if seconds_left is None else f", about {seconds_left:,.0f} s left"
+    return f"step {step:,} of {steps:,}{left}"
+
+
+def _headline(
+    participant: CoordinatorParticipant,
+    online: int,
+    step: int,
+    steps: int,
+    seconds_left: float | None,
+) -> str:
     total, lost = participant.job.total, len(participant.out)
     if participant.ended:
         return f"The run has failed: {participant.ended}"
@@ -417,6 +463,8 @@ def _headline(participant: CoordinatorParticipant, online: int) -> str:
         return f"Waiting for {total} devices; none has answered yet"
     phase = participant.job.name(participant.phase)
     left = f", {lost} left out" if lost else ""
+    if step:
+        phase = f"{phase}, {_of_steps(step, steps, seconds_left)}"
     return f"{phase[:1].upper()}{phase[1:]}: {online} of {total} devices online{left}"
 
 

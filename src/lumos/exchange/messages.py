@@ -180,6 +180,11 @@ def _stacked(bodies: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 CheckMessages = Callable[[Batch], None]
 """Raises `ProtocolError` unless these messages are what a program reads."""
 
+MAX_GATHERED = 3
+"""Words of a topic that the coordinator gathers; with none, two bits."""
+Local = Literal["", "stage", "known"]
+"""How a round between devices ends, see `Outbox`."""
+
 
 class Outbox:
     """The messages that one participant sends in one round.
@@ -189,12 +194,18 @@ class Outbox:
         awaits: ids of those who may send to a hosted device in this round, known beforehand and
             mutual: whoever is awaited awaits the other one. A transport that has it needs no
             barrier to know when the round is complete. None: anybody may send.
+            For a topic that the coordinator receives: the coordinator, or nobody where it knows
+            that the device sends nothing; at the coordinator, those that send.
         check: raises `ProtocolError` for messages that the program would refuse in this round,
             beyond what the topic declares. A transport may drop those of one sender before they
             stop the program. None: there is no such check.
+        local: with `awaits`, and devices that are apart: ``""`` if the coordinator closes the
+            round for all at once. Otherwise a device goes on once those in `awaits` have sent:
+            in a ``stage`` nothing reaches the coordinator before it gathers from all devices; in a
+            ``known`` round it has named the pairs itself, so when they end tells it nothing else.
     """
 
-    __slots__ = ("awaits", "batch", "check", "topic")
+    __slots__ = ("awaits", "batch", "check", "local", "topic")
 
     def __init__(
         self,
@@ -202,11 +213,13 @@ class Outbox:
         batch: Batch,
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
+        local: Local = "",
     ) -> None:
         self.topic = topic
         self.batch = batch
         self.awaits = awaits
         self.check = check
+        self.local = local
 
 
 class Inbox:
@@ -262,7 +275,8 @@ class Topic:
         learns: who learns what, in one sentence.
         vocabulary: for control topics, the words that codes 0, 1, … stand for, or `PUBLIC_ID`.
         coordinator: the coordinator's part in rounds of this topic: it `receives` from devices,
-            `sends` to them, or `both`, beside messages between devices; empty: it has none.
+            `gathers` a word of each or nothing, all at once, `sends` to them, or `both`, beside
+            messages between devices; empty: it has none.
         common: release topics only: a device sends the same to all receivers, so that those who
             collude learn no more than each of them.
         about_edges: release topics only: the message is a function of what the device received and
@@ -275,7 +289,7 @@ class Topic:
     shape: tuple[int, ...] | None = ()
     learns: str
     vocabulary: tuple[str, ...] = ()
-    coordinator: Literal["", "receives", "sends", "both"] = ""
+    coordinator: Literal["", "receives", "gathers", "sends", "both"] = ""
     common: bool = False
     about_edges: bool = False
 
@@ -290,6 +304,8 @@ class Topic:
             np.int64 if self.vocabulary is PUBLIC_ID else np.uint8
         ):
             raise ValueError(f"topic {self.name!r}: words are uint8, public ids int64")
+        if self.coordinator == "gathers" and not 0 < len(self.vocabulary) <= MAX_GATHERED:
+            raise ValueError(f"topic {self.name!r}: one of {MAX_GATHERED} words is gathered")
         if self.common and self.door is not Door.RELEASE:
             raise ValueError(f"topic {self.name!r}: only a release is common to its receivers")
         if self.about_edges and self.door is not Door.RELEASE:
@@ -320,26 +336,37 @@ class Topic:
         lengths: Ints | None = None,
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
+        local: Local = "",
     ) -> Outbox:
         """Return an outbox of this topic. An integer body is one word for all messages.
 
         Args:
             lengths: [messages] bytes of each, for a topic of any width.
-            awaits, check: see `Outbox`.
+            awaits, check, local: see `Outbox`.
         """
         if not isinstance(body, int):
-            return Outbox(self, Batch(sender, receiver, body, epsilon, lengths), awaits, check)
+            batch = Batch(sender, receiver, body, epsilon, lengths)
+            return Outbox(self, batch, awaits, check, local)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
         repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
         repeated.fill(body)
-        return Outbox(self, Batch(sender, receiver, repeated, epsilon, lengths), awaits, check)
+        batch = Batch(sender, receiver, repeated, epsilon, lengths)
+        return Outbox(self, batch, awaits, check, local)
 
-    def along(self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int) -> Outbox:
-        """An outbox with a message over each of the slots: from a device to its neighbour."""
+    def along(
+        self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int, *, local: Local = ""
+    ) -> Outbox:
+        """An outbox with a message over each of the slots: from a device to its neighbour.
+
+        In a round that is `local`, all neighbours are awaited.
+        """
         rows = shard.owner[slots]
-        return self.send(shard.ids_of(rows), shard.neighbours[slots], body)
+        awaits = shard.neighbours if local else None
+        return self.send(
+            shard.ids_of(rows), shard.neighbours[slots], body, awaits=awaits, local=local
+        )
 
     def to_coordinator(
         self,
@@ -348,16 +375,20 @@ class Topic:
         body: npt.NDArray[Any] | int,
         *,
         lengths: Ints | None = None,
+        awaited: bool = True,
     ) -> Outbox:
         """Return an outbox with a message from each hosted device of `rows` to the coordinator.
 
         Args:
             lengths: [rows] bytes of each, for a topic of any width; whole rows by default.
+            awaited: False where the coordinator knows that no hosted device sends anything.
         """
         if not self.coordinator:
             raise ProtocolError(f"topic {self.name!r}: the coordinator takes no part")
         lengths = self.whole_rows(body) if lengths is None else lengths
-        return self.send(shard.ids_of(rows), _coordinator(len(rows)), body, lengths=lengths)
+        to = _coordinator(len(rows))
+        awaits = None if awaited else _coordinator(0)
+        return self.send(shard.ids_of(rows), to, body, lengths=lengths, awaits=awaits)
 
     def from_coordinator(self, receiver: Ints, body: npt.NDArray[Any] | int) -> Outbox:
         """Return the coordinator's outbox, with a message to each of `receiver`, a whole row."""
@@ -370,9 +401,9 @@ class Topic:
             return None
         return np.full(len(body), body.shape[1])
 
-    def nothing(self) -> Outbox:
+    def nothing(self, *, awaits: Ints | None = None) -> Outbox:
         """Return an outbox without messages: this participant sends nothing in this round."""
-        return self._nothing
+        return self._nothing if awaits is None else Outbox(self, self.no_messages, awaits)
 
     @cached_property
     def _nothing(self) -> Outbox:

@@ -26,7 +26,7 @@ from lumos.errors import LumosError, ProtocolError
 from lumos.exchange.counts import Booking
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger import Ledger
-from lumos.exchange.messages import Inbox, Outbox, Topic
+from lumos.exchange.messages import Inbox, Local, Outbox, Topic
 from lumos.registry import Registry
 from lumos.twoparty.session import NONCE, Message, Party
 from lumos.typing import Bytes, Flags, Ints
@@ -340,6 +340,9 @@ class ComparedPairs:
         slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
         first: [pairs] True where the hosted device is S, the end with the smaller id.
         near: True when all peers are neighbours.
+        local: of the rounds in which they meet, see `Outbox`. In a `stage` a device sends to all
+            its neighbours, something or nothing: who carries messages does not see who compares.
+        opened: the sessions of all pairs of the federation are open: no round opens one.
     """
 
     rows: Ints
@@ -347,23 +350,35 @@ class ComparedPairs:
     slots: Ints
     first: Flags
     near: bool
+    local: Local = ""
+    opened: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @staticmethod
-    def of_slots(shard: Shard, slots: Ints) -> "ComparedPairs":
+    def of_slots(
+        shard: Shard, slots: Ints, *, local: Local = "", opened: bool = False
+    ) -> "ComparedPairs":
         """Comparisons with neighbours; `slots` must be increasing."""
         rows = shard.owner[slots]
         peers = shard.neighbours[slots]
-        return ComparedPairs(rows, peers, slots, shard.devices[rows] < peers, True)
+        first = shard.devices[rows] < peers
+        return ComparedPairs(rows, peers, slots, first, True, local, opened)
 
     @staticmethod
-    def of_ids(shard: Shard, devices: Ints, peers: Ints) -> "ComparedPairs":
+    def of_ids(shard: Shard, devices: Ints, peers: Ints, *, local: Local = "") -> "ComparedPairs":
         """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
         rows = shard.local(devices)
         slots = shard.slots_or_none(rows, peers)
-        return ComparedPairs(rows, peers, slots, devices < peers, not np.count_nonzero(slots < 0))
+        near = not np.count_nonzero(slots < 0)
+        return ComparedPairs(rows, peers, slots, devices < peers, near, local)
+
+    def awaited(self, shard: Shard) -> Ints | None:
+        """Return the ids of all that send in a round of these; None where anybody may."""
+        if not self.local:
+            return None
+        return shard.neighbours if self.local == "stage" else self.peers
 
 
 def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
@@ -404,7 +419,8 @@ class BatchBooking(NamedTuple):
     def book(self, ledger: Ledger, topic: Topic, pairs: ComparedPairs, fresh: Flags) -> None:
         """Book the batch of each pair. `fresh`: [pairs] True where the session is new."""
         rows, first = pairs.rows, pairs.first
-        ledger.round += self.rounds  # the swap itself stood for the opening message's round
+        # The swap itself stood for the opening message's round, or for the first one.
+        ledger.round += self.rounds - pairs.opened
         if not rows.size:
             return
         ledger.book(topic, rows[first], self.as_sender)
@@ -462,6 +478,7 @@ class PartyBatch:
         self._group = group
         self._workers = workers
         self._on_steps = on_steps
+        self._pairs, self._awaits = pairs, pairs.awaited(shard)
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
 
     def begin(self, spec: bytes, values: bytes) -> None:
@@ -487,7 +504,14 @@ class PartyBatch:
         """The messages of the parties at `rows`, as an outbox."""
         ends = self._ends[rows]
         lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
-        return self._topic.send(ends[:, 0], ends[:, 1], body, lengths=lengths)
+        return self._topic.send(
+            ends[:, 0],
+            ends[:, 1],
+            body,
+            lengths=lengths,
+            awaits=self._awaits,
+            local=self._pairs.local,
+        )
 
     def run(
         self, opening: Message, plan: Sequence[Message], fresh: Flags, *, close: bool = False
@@ -504,7 +528,9 @@ class PartyBatch:
         senders, receivers = np.flatnonzero(first), np.flatnonzero(~first)
         # S sends first where it opens the session; in an open one R does.
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
-        inbox = yield self.send(new, self.step(new, opening.length), opening.length)
+        inbox: Inbox | None = None
+        if not self._pairs.opened:
+            inbox = yield self.send(new, self.step(new, opening.length), opening.length)
         for number, message in enumerate(plan):
             sending = receivers if message.to_sender else senders
             # R's first message carries its nonce where the session is new.

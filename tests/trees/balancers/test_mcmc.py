@@ -36,6 +36,7 @@ from tests.trees.naive import (
 from tests.trees.watching import sent, watching
 
 from lumos.device.randomness import PrivateRandomness, PublicRandomness, simulated_secrets
+from lumos.device.shard import COORDINATOR
 from lumos.exchange.messages import Outbox, Topic
 from lumos.graph import Graph
 from lumos.trees.balance import Balanced, balance
@@ -101,10 +102,12 @@ class Steps:
             self.chain.states.append(self.tried)
         elif topic.name == "mcmc/verdict":
             rejected = sent(outboxes)
-            helpers = {v for v, kept in enumerate(self.tried) if rejected and kept != state[v]}
-            assert {receiver for _, receiver, _ in rejected} >= helpers - {self.proposer}
+            assert {ends[:2] for ends in rejected} <= {(self.proposer, COORDINATOR)}
             self.chain.accepted.append(not rejected)
             self.chain.states.append(state if rejected else self.tried)
+        elif topic.name == "mcmc/void":
+            announced = [ends[:2] for ends in sent(outboxes)]
+            assert announced == [(COORDINATOR, self.proposer)] * (not self.chain.accepted[-1])
 
 
 def told(graph: Graph, iterations: int, seed: int = 0, shards: int = 1) -> tuple[Chain, Balanced]:

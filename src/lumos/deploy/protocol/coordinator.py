@@ -13,7 +13,7 @@ of life for the deadline, or has sent nothing that is due for twice as long; but
 the devices have answered. So a loaded machine loses nobody.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from statistics import median
 from typing import Protocol
 
@@ -187,15 +187,24 @@ class CoordinatorParticipant:
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
         """Return the frames to send now, by receiver."""
-        return self._mailbox.due(now)
+        packets = self._mailbox.due(now, rest=self._idle())
+        if packets:
+            self._store.write()
+        return packets
+
+    def _idle(self) -> Collection[int]:
+        """Return the devices that have nothing to do now."""
+        return () if self._rounds is None else self._rounds.idle()
 
     def next_due(self) -> float:
         """Return the time of the next action of `due` or `advance`, if nothing arrives."""
-        waiting = [self._lost_at(device)[0] for device in self._waiting_for()]
-        return min([self._mailbox.next_due(), *waiting])
+        limits = self._limits()
+        waiting = [self._lost_at(device, *limits)[0] for device in self._waiting_for()]
+        return min([self._mailbox.next_due(hold=self._idle()), *waiting])
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
+        self._mailbox.unhurried = job.is_prompt(self.phase)
         return CoordinatorRounds(
             mailbox=self._mailbox,
             out=self.out,
@@ -269,15 +278,17 @@ class CoordinatorParticipant:
         )
 
     def _leave_out_lost(self, now: float) -> None:
-        self._note_progress(now)
-        for device in self._waiting_for():
-            when, why = self._lost_at(device)
+        waiting = self._waiting_for()
+        self._note_progress(now, set(waiting))
+        limits = self._limits()
+        for device in waiting:
+            when, why = self._lost_at(device, *limits)
             if now > when:
                 self._leave_out(device, why)
 
-    def _note_progress(self, now: float) -> None:
+    def _note_progress(self, now: float, waiting: set[int]) -> None:
         """Note what is due, and how long devices took for it."""
-        waiting, rounds = set(self._waiting_for()), self._rounds
+        rounds = self._rounds
         wait = (self.phase, self.attempt, rounds is not None and rounds.running.finished)
         due = wait if rounds is None or rounds.running.finished else (*wait, rounds.key)
         if due != self._wait:
@@ -288,12 +299,16 @@ class CoordinatorParticipant:
             if device not in waiting or self._last_due[device] > self._since:
                 self._took[device] = now - self._since
 
-    def _lost_at(self, device: int) -> tuple[float, str]:
-        """Return when a device whose message is due counts as lost, and why."""
+    def _limits(self) -> tuple[float, float]:
+        """Return the seconds after which a device is lost: silent, and with signs of life only."""
         usual, patience = self._usual, PATIENT
         if 2 * len(self._took) > len(self.present()):
             usual, patience = max(usual, median(self._took.values())), 1.0
-        silent, idle = (max(times * patience * self._deadline, SLOWER * usual) for times in (1, 2))
+        silent = max(patience * self._deadline, SLOWER * usual)
+        return silent, max(2 * patience * self._deadline, SLOWER * usual)
+
+    def _lost_at(self, device: int, silent: float, idle: float) -> tuple[float, str]:
+        """Return when a device whose message is due counts as lost, and why."""
         due = max(self._since, self._last_due[device]) + idle
         if due < self._last_received[device] + silent:
             return due, f"gave signs of life for {idle:g} s, and sent nothing that was due"

@@ -9,6 +9,11 @@ what is ready, and then takes what the coordinator has sent since the last one. 
 a tick is a function of what the coordinator sent before the tick before, and of nothing that other
 devices sent: rounds between devices end when the coordinator closes them (`rounds`).
 
+In the trees, which have thousands of rounds, a device takes what the coordinator sends as it comes.
+It sends its first flags of a round, or of a stage, not before the second tick after that: what
+leaves at a tick is still a function of what the coordinator sent a whole tick before, or of what
+the two ends of a pair that it named work out.
+
 A device that is killed goes on from its snapshot, and with the rounds that it has recorded since.
 
 A phase with sessions of two devices ends for all or for nobody: a device that has finished it sends
@@ -145,7 +150,8 @@ class DeviceParticipant:
         """Take frames from another participant; the coordinator's are handled at the next tick."""
         if sender == COORDINATOR:
             self._last_received = now
-            self._waiting += frames[: MAX_WAITING - len(self._waiting)]
+            waiting = self._taken if self._is_prompt else self._waiting
+            waiting += frames[: MAX_WAITING - len(waiting)]
             self._plan_tick(now)
             return
         for frame in frames:
@@ -155,6 +161,11 @@ class DeviceParticipant:
                 self._log(f"device {sender} speaks in place of the coordinator; dropped")
             elif isinstance(frame, Data) and frame.key.phase == QUESTIONS and self.finished:
                 self.questions.notice(sender, frame, now)
+
+    @property
+    def _is_prompt(self) -> bool:
+        """True in a phase in which the coordinator's messages are handled as they come."""
+        return self.job.is_prompt(self.phase)
 
     def _handle_taken(self, now: float) -> None:
         """Handle what the coordinator sent before the last tick."""
@@ -236,6 +247,7 @@ class DeviceParticipant:
             hold, self._next_tick = (), math.inf
             if now >= self._next_beat and not self.ended:
                 self._next_beat = now + self._beat
+                self._store.sync()
                 self._mailbox.tell(COORDINATOR, self._alive())
             flags = None if self._rounds is None else self._rounds.flags(tick)
             if flags is not None:
@@ -243,19 +255,23 @@ class DeviceParticipant:
             self._taken += self._waiting
             self._waiting = []
         packets = self._mailbox.due(now, hold)
+        if packets:
+            self._store.write()
         self._plan_tick(now)
         return packets
 
     def _plan_tick(self, now: float) -> None:
         """Plan the next tick at which something is sent to the coordinator, or taken from it."""
-        flags = self._rounds is not None and self._rounds.sends_flags
+        first = tick_before(now, self._tick) + 1
+        if self._rounds is not None:
+            self._next_tick = min(self._next_tick, self._rounds.next_flags(first))
         wanted = now
-        if not self._waiting and not flags:
+        if not self._waiting:
             beat = math.inf if self.ended else self._next_beat
             wanted = min(beat, self._mailbox.next_due_to(COORDINATOR))
         if wanted < math.inf:
             tick = math.ceil(wanted / self._tick - 1e-6)
-            self._next_tick = min(self._next_tick, max(tick_before(now, self._tick) + 1, tick))
+            self._next_tick = min(self._next_tick, max(first, tick))
 
     def next_due(self) -> float:
         """Return the time at which `due` or `advance` has something to do, if nothing arrives."""
@@ -270,6 +286,7 @@ class DeviceParticipant:
 
     def _begin(self) -> DeviceRounds[None]:
         job = self.job
+        self._mailbox.unhurried = self._is_prompt
         return self.rounds_type(
             me=self.device,
             mailbox=self._mailbox,
@@ -283,6 +300,7 @@ class DeviceParticipant:
             tick=self._tick,
             came_back=self._came_back,
             record=self._store.add_round,
+            prompt=self._is_prompt,
             recorded=self._recorded,
         )
 

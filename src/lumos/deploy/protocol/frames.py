@@ -12,7 +12,7 @@ in one round, empty or not. The other frames keep rounds going, and hold nothing
 | welcome | peer → whoever started | that all those have arrived |
 | alive | device → coordinator | that it is there, and in which phase |
 | run | coordinator → device | where the run stands: phase, who is left out, whether it has ended |
-| flags | device → coordinator | in a round between devices: masked, whether something is missing |
+| flags | device → coordinator | masked, in rounds between devices: is something missing; a word |
 | closed | coordinator → device | the round is over |
 
 A packet is padded to a multiple of `PADDING` bytes, so that an envelope with a short message and an
@@ -43,11 +43,12 @@ class RoundKey(NamedTuple):
     phase: int
     attempt: int
     channel: int
-    """Rounds with the coordinator, between devices, and of both are numbered apart."""
+    """Rounds of each kind are numbered apart: with the coordinator, between devices, of both,
+    between devices without the coordinator, and those in which it gathers a word of each."""
     number: int
 
 
-WITH_COORDINATOR, BETWEEN_DEVICES, OF_BOTH = range(3)
+WITH_COORDINATOR, BETWEEN_DEVICES, OF_BOTH, LOCAL, GATHERED = range(5)
 FLAG_BYTES = 16
 
 
@@ -116,7 +117,8 @@ class MaskedFlags(msgspec.Struct, frozen=True, array_like=True, tag="flags"):
     key: RoundKey
     ticks: list[int]
     shares: bytes
-    """`FLAG_BYTES` for each tick: whether something is missing, and whether it sent a message."""
+    """For each tick `FLAG_BYTES`: whether something is missing, and whether it sent a message; then
+    the word of each device, in rounds in which they are gathered."""
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):

@@ -28,7 +28,15 @@ from lumos.device.randomness import (
 from lumos.device.shard import Shard
 from lumos.errors import InputError, UsageError
 from lumos.exchange.counts import Booking, most_pair_bits
-from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program, played, run_alone, unchanged
+from lumos.exchange.endpoint import (
+    EVERY_DOOR,
+    Endpoint,
+    Program,
+    changed,
+    played,
+    run_alone,
+    unchanged,
+)
 from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import TOPICS, Batch, Door, Inbox, Outbox
 from lumos.graph.facts import GraphPart
@@ -47,6 +55,7 @@ from lumos.training.trainer import (
     RestoresAnswers,
 )
 from lumos.trees.balancers import BALANCERS
+from lumos.trees.balancers.mcmc import PROPOSE
 from lumos.twoparty.comparer import Comparer, RefusingComparer, SecureComparer, recorded
 from lumos.twoparty.workers import InProcess
 from lumos.typing import Arrays, Flags, Words
@@ -270,6 +279,8 @@ class TrainingJob:
         self.ledgers = ParticipantLedgers()
         self.assigned: Flags = np.zeros(self._whole_part.slots, np.bool_)
         """[slots] edges that are assigned to the device, once the trees are built."""
+        self.steps = 0
+        """Steps of the trees that have begun, at the coordinator."""
         self._received = ReceivedReleases()
         self._trainer: RestartableTrainer | None = None
         self.result: Any = None
@@ -310,6 +321,11 @@ class TrainingJob:
         number = phase - FIRST_EPOCH + 1
         return "the last sums" if phase == self.last else f"epoch {number} of {epochs}"
 
+    def steps_in(self, phase: int) -> int:
+        """Return the number of steps of a phase; 0 where it has none."""
+        trees = self._config.trees
+        return trees.iterations if phase == TREES and BALANCERS[trees.balancer].iterative else 0
+
     @property
     def unread(self) -> int:
         """Bytes of one sender that may wait to be read: more than two of the widest messages."""
@@ -337,6 +353,14 @@ class TrainingJob:
         if phase <= SETUP:
             return phase == TREES
         return self.trainer.has_sessions(phase - FIRST_EPOCH)
+
+    def is_prompt(self, phase: int) -> bool:
+        """Return whether devices handle messages of the coordinator in a phase as they come.
+
+        Trees have thousands of rounds. A device still answers at ticks, and sends its first flag
+        in a round or stage a whole tick after it began.
+        """
+        return phase == TREES
 
     def program(self, phase: int, attempt: int = 0) -> Program[None]:
         """Return the participant's program in a phase.
@@ -550,7 +574,9 @@ class TrainingJob:
         balancer = BALANCERS[settings.balancer]
         if self._follows:
             present = self._tree_shard.present
-            yield from balancer.coordinator_program(present, self.public, settings)
+            program = balancer.coordinator_program(present, self.public, settings)
+            self.steps = 0
+            yield from changed(program, self._count_step)
             return
         shard, comparer = self._tree_shard, self._comparer()
         kept = yield from balancer.device_program(
@@ -558,6 +584,10 @@ class TrainingJob:
         )
         self.assigned = np.zeros(self._whole_part.slots, np.bool_)
         self.assigned[self._here()] = kept
+
+    def _count_step(self, outbox: Outbox) -> Outbox:
+        self.steps += outbox.topic is PROPOSE
+        return outbox
 
     def _comparer(self) -> Comparer:
         settings = self._config.trees

@@ -8,6 +8,8 @@ that it has lost, and is welcome once it has acknowledged them in its present st
 still need is part of a sender's own snapshot. The phase `FORGOTTEN` does not survive a restart:
 what is acknowledged in it is not kept.
 
+Where many short rounds follow each other (`unhurried`), acknowledgements ride with the next packet.
+
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
 """
@@ -17,6 +19,8 @@ from dataclasses import dataclass, field
 
 from lumos.deploy.identity import described
 from lumos.deploy.protocol.frames import (
+    LOCAL,
+    WITH_COORDINATOR,
     Acknowledged,
     Data,
     Frame,
@@ -35,6 +39,10 @@ MIN_WAIT = 0.1
 """Smallest first wait, where acknowledgements come quickly."""
 PATIENCE = 3.0
 """The first wait, as a multiple of the mean time that acknowledgements take."""
+ACKNOWLEDGED_WITHIN = 0.4
+"""Seconds for which an acknowledgement waits for something else that is sent, at most …"""
+UNHURRIED_WAIT = 1.0
+"""… and the smallest first wait where it does."""
 MIN_UNREAD = 4 << 20
 """Bytes of one sender in one phase that wait to be read, unless `Mailbox` gets a larger number."""
 ENVELOPE, LENGTH = 256, 40
@@ -43,6 +51,8 @@ MAX_AHEAD = 2
 """Phases by which a sender may be ahead of what is on disk."""
 FORGOTTEN = 1 << 30
 """The phase that a participant has forgotten when it starts again."""
+
+_COORDINATOR_ONLY = (COORDINATOR,)
 
 
 @dataclass(slots=True)
@@ -79,10 +89,14 @@ class _Peer:
     flooded: bool = False
     """It sent more than is kept."""
     acknowledge: list[RoundKey] = field(default_factory=list)
+    acknowledge_at: float = float("-inf")
+    """Time at which they are acknowledged, with whatever else is sent before."""
     welcome: Hello | None = None
     """Its hello, until it is answered."""
     frames: list[Frame] = field(default_factory=list)
     """Other frames to it, sent once."""
+    durable: int = 0
+    """Phases before this one are on its disk."""
     delay: float = FIRST_WAIT / PATIENCE
     """Seconds that its acknowledgements take, in the mean over the last ones."""
 
@@ -116,13 +130,21 @@ class Mailbox:
         self._durable = durable
         self._peers: dict[int, _Peer] = {}
         self._left: set[int] = set()
+        self._soon = 0.0
+        """Nothing is sent to a device before this time, if nothing new comes; 0: not known. Most
+        packets that arrive complete no round: looking for what is due costs more than they do."""
+        self._over: dict[tuple[int, ...], int] = {}
+        """By phase, attempt and channel: the first round that is not over."""
+        self.unhurried = False
+        """True while acknowledgements may wait for something else that is sent, except in rounds
+        between devices that the coordinator closes: nothing may be missing there."""
 
     def greet(self, peers: Iterable[int], now: float) -> None:
         """Send a hello to these until they answer."""
         for participant in peers:
             peer = self._peer(participant)
             if participant not in self._left and not peer.greeted:
-                peer.greeted = True
+                peer.greeted, self._soon = True, 0.0
                 peer.hello = _Unacknowledged(Hello(self._boot, self._durable), now)
 
     def post(self, receiver: int, data: Data, now: float) -> None:
@@ -133,10 +155,12 @@ class Mailbox:
         self.greet([receiver], now)
         peer.kept[data.key] = data
         peer.waiting[data.key] = _Unacknowledged(data, now)
+        self._soon = 0.0
 
     def tell(self, receiver: int, frame: Frame) -> None:
         """Send a frame once, with the next packet."""
         self._peer(receiver).frames.append(frame)
+        self._soon = 0.0
 
     def welcome(self) -> bool:
         """Return whether all that were greeted have answered, except those that are left out.
@@ -172,9 +196,12 @@ class Mailbox:
         self._peer(sender).take(key)
 
     def forget_round(self, key: RoundKey) -> None:
-        """Forget the envelopes of a round that is over and on disk."""
+        """Forget the envelopes of a round that is over and recorded."""
+        self._over[key[:3]] = key.number + 1
         for peer in self._peers.values():
-            peer.take(key)
+            if key in peer.seen:
+                peer.take(key)
+                peer.seen.discard(key)
 
     def refuse(self, sender: int, key: RoundKey) -> None:
         """Forget an envelope that came too early; take it when it comes again."""
@@ -211,6 +238,7 @@ class Mailbox:
             peer.arrived = {key: data for key, data in peer.arrived.items() if key.phase >= phase}
             peer.seen = {key for key in peer.seen if key.phase >= phase}
             peer.unread = {at: size for at, size in peer.unread.items() if at >= phase}
+        self._over = {place: first for place, first in self._over.items() if place[0] >= phase}
 
     def forget_attempt(self, phase: int, attempt: int) -> None:
         """Give up an attempt at a phase: its envelopes are neither sent nor read."""
@@ -225,13 +253,19 @@ class Mailbox:
         """Take a frame if it is one of the mailbox's own; return whether it was."""
         peer = self._peer(sender)
         if isinstance(frame, Data):
-            if frame.key.phase >= self._durable and frame.key not in peer.seen:
+            if self._is_new(peer, frame.key):
                 if not self._has_room(sender, frame):
                     return True
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
+            waits = self.unhurried and frame.key.channel in (LOCAL, WITH_COORDINATOR)
+            at = now + ACKNOWLEDGED_WITHIN if waits else now
+            peer.acknowledge_at = min(peer.acknowledge_at, at) if peer.acknowledge else at
             peer.acknowledge.append(frame.key)
+            self._soon = min(self._soon, at)
         elif isinstance(frame, Acknowledged):
+            if peer.welcome is not None:
+                self._soon = 0.0
             if frame.boot == peer.boot:  # another start of it knows nothing of these
                 peer.owed.difference_update(frame.keys)
             for key in frame.keys:
@@ -241,17 +275,24 @@ class Mailbox:
                 # Of one that was repeated nobody knows which is acknowledged.
                 if item is not None and item.times == 1:
                     peer.delay += (now - item.sent - peer.delay) / 8
-            for key in [key for key in peer.kept if key.phase < frame.durable]:
-                del peer.kept[key]
-                peer.waiting.pop(key, None)
+            if frame.durable > peer.durable:
+                peer.durable = frame.durable
+                for key in [key for key in peer.kept if key.phase < frame.durable]:
+                    del peer.kept[key]
+                    peer.waiting.pop(key, None)
         elif isinstance(frame, Hello):
-            peer.welcome = frame
+            peer.welcome, self._soon = frame, 0.0
         elif isinstance(frame, Welcome):
             if frame.boot == self._boot:
                 peer.hello = None
         else:
             return False
         return True
+
+    def _is_new(self, peer: _Peer, key: RoundKey) -> bool:
+        """Return whether an envelope may still be read, and has not arrived before."""
+        over = key.number < self._over.get(key[:3], 0)
+        return key.phase >= self._durable and not over and key not in peer.seen
 
     def _has_room(self, sender: int, data: Data) -> bool:
         """Count an envelope that is not read yet; return whether it is kept."""
@@ -267,29 +308,38 @@ class Mailbox:
         peer.flooded = True
         return False
 
-    def due(self, now: float, hold: Collection[int] = ()) -> list[tuple[int, list[Frame]]]:
-        """Return the frames to send now, by receiver; none to those in `hold`."""
-        packets = []
+    def due(
+        self, now: float, hold: Collection[int] = (), rest: Collection[int] = ()
+    ) -> list[tuple[int, list[Frame]]]:
+        """Return the frames to send now, by receiver.
+
+        Args:
+            hold: receivers to which nothing is sent.
+            rest: receivers to which nothing is sent unless there is a frame for them (`tell`).
+        """
+        packets: list[tuple[int, list[Frame]]] = []
+        devices_only = hold == _COORDINATOR_ONLY and not rest
+        if devices_only and now < self._soon:
+            return packets
         for participant, peer in self._peers.items():
-            if participant in hold:
+            if participant in hold or (participant in rest and not peer.frames):
                 continue
-            frames = peer.frames
+            told, frames = peer.frames, list[Frame]()
             peer.frames = []
-            if peer.acknowledge:
-                frames.append(Acknowledged(peer.acknowledge, self._durable, self._boot))
-                peer.acknowledge = []
             if peer.welcome is not None and self._has_all(peer, peer.welcome, now):
                 frames.append(Welcome(peer.welcome.boot))
                 peer.welcome = None
-            waiting: list[_Unacknowledged] = list(peer.waiting.values())
-            if peer.hello is not None:
-                waiting.append(peer.hello)
-            for item in waiting:
-                if item.due <= now:
+            for item in (*peer.waiting.values(), peer.hello):
+                if item is not None and item.due <= now:
                     frames.append(item.frame)
-                    _sent(item, peer.delay, now)
-            if frames:
-                packets.append((participant, frames))
+                    least = UNHURRIED_WAIT if self.unhurried else MIN_WAIT
+                    _sent(item, max(PATIENCE * peer.delay, least), now)
+            if peer.acknowledge and (told or frames or peer.acknowledge_at <= now):
+                told.append(Acknowledged(peer.acknowledge, self._durable, self._boot))
+                peer.acknowledge = []
+            if told or frames:
+                packets.append((participant, told + frames))
+        self._soon = self._next_due(hold) if devices_only else 0.0
         return packets
 
     def next_due(self, hold: Collection[int] = ()) -> float:
@@ -298,23 +348,33 @@ class Mailbox:
         Args:
             hold: receivers that do not count.
         """
-        soonest = float("inf")
-        for participant, peer in self._peers.items():
-            if participant in hold:
-                continue
-            for item in peer.waiting.values():
-                soonest = min(soonest, item.due)
-            if peer.hello is not None:
-                soonest = min(soonest, peer.hello.due)
-        return soonest
+        return self._soon if hold == _COORDINATOR_ONLY and self._soon else self._next_due(hold)
+
+    def _next_due(self, hold: Collection[int]) -> float:
+        return min(
+            (
+                self._next_due_to(peer)
+                for participant, peer in self._peers.items()
+                if participant not in hold
+            ),
+            default=float("inf"),
+        )
 
     def next_due_to(self, participant: int) -> float:
         """Return the time at which something is sent to a participant; 0 for a new frame."""
         peer = self._peer(participant)
-        if peer.frames or peer.acknowledge or peer.welcome is not None:
+        if peer.frames or peer.welcome is not None:
             return 0.0
-        waiting = [*peer.waiting.values(), *([peer.hello] if peer.hello else [])]
-        return min((item.due for item in waiting), default=float("inf"))
+        return self._next_due_to(peer)
+
+    @staticmethod
+    def _next_due_to(peer: _Peer) -> float:
+        found = peer.acknowledge_at if peer.acknowledge else float("inf")
+        if peer.hello is not None:
+            found = min(found, peer.hello.due)
+        for item in peer.waiting.values():
+            found = min(found, item.due)
+        return found
 
     def _has_all(self, peer: _Peer, hello: Hello, now: float) -> bool:
         """Send a participant that has started what it may have lost; return whether it has all.
@@ -344,10 +404,10 @@ def _size(data: Data) -> int:
     return ENVELOPE + len(data.body) + 4 * len(data.topic) + LENGTH * len(data.lengths or ())
 
 
-def _sent(item: _Unacknowledged, delay: float, now: float) -> None:
+def _sent(item: _Unacknowledged, first_wait: float, now: float) -> None:
     """Note that an envelope is sent, and when it is due again."""
     if not item.times:
-        item.wait = min(max(PATIENCE * delay, MIN_WAIT), MAX_WAIT)
+        item.wait = min(first_wait, MAX_WAIT)
     elif item.times >= STEADY:
         item.wait = min(2 * item.wait, MAX_WAIT)
     item.times += 1

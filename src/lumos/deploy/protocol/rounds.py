@@ -4,6 +4,8 @@
 |---|---|---|
 | the coordinator receives | sends it an envelope, goes on | waits for everyone that is present |
 | the coordinator sends | waits for its envelope | sends one to everyone, and goes on |
+| the coordinator gathers | sends flags and its word until the round is closed | closes the round |
+| between devices, `local` | sends envelopes, waits for those in `awaits` | takes no part |
 | anything else | sends envelopes, sends flags until the round is closed | closes the round |
 
 **Rounds between devices** end for all at once, so that nobody shows whom it waits for. A device
@@ -22,6 +24,21 @@ that got it late has had a whole tick to reach its neighbours when it sends its 
 device that the coordinator holds up makes no difference at its neighbours, if clocks differ by
 less than a tick. A device that has to go on without a message treats its sender as silent.
 
+**Stages** are local rounds that end with a gathering: thousands of short rounds would take hours if
+the coordinator closed each. In them a device goes on by itself, and sends an envelope to all its
+neighbours in each, something or nothing. From the second tick after the stage began on it sends
+masked flags of the *gathering*, and something is missing until it has come to it. Behind the flags
+is room for a word of each device. Where no flag is raised the sum of all shares has the words of
+all, and otherwise every bit of it is random. So the coordinator learns of a tick whether all
+devices have come to the end of the stage, and if so their words; a device that it holds up makes no
+difference at others. A device that has not come to the end while the coordinator goes on stops:
+the coordinator lies. In other local rounds it has named those who meet, and waits for them alone.
+
+*Records.* What a device receives in local rounds, and from the coordinator in phases with such
+rounds, is written before a packet leaves, and on the disk at the next sign of life at the latest.
+After a loss of power its peers send it again, byte by byte the same: all of it follows from secrets
+and from what the coordinator recorded.
+
 A participant that was restarted in a round without `awaits` has lost what had arrived: it goes on
 once it has all of it again (`Mailbox.welcome`).
 
@@ -33,7 +50,7 @@ and `refused` reports it, without its content.
 """
 
 import math
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -42,11 +59,14 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.deploy.protocol.frames import (
     BETWEEN_DEVICES,
     FLAG_BYTES,
+    GATHERED,
+    LOCAL,
     OF_BOTH,
     WITH_COORDINATOR,
     Closed,
@@ -66,14 +86,21 @@ from lumos.secagg.openings import partner_shifts
 from lumos.typing import Arrays, Ints
 
 Result = TypeVar("Result")
+Words = npt.NDArray[np.uint64]
 
 Refused = Callable[[int, str], None]
 """Callback `(sender, line)`: an envelope was dropped, and why."""
 
 RoundRecord = dict[RoundKey, dict[int, Data]]
 """Rounds that are over, with the envelopes that were in them, by sender."""
-Record = Callable[[RoundKey, dict[int, Data]], None]
-"""Callback `(round, envelopes)`: makes a round survive a restart, before it returns."""
+
+
+class Record(Protocol):
+    """Makes a round survive a restart."""
+
+    def __call__(self, key: RoundKey, envelopes: dict[int, Data], *, durable: bool = True) -> None:
+        """Record envelopes; as `ParticipantStore.add_round`."""
+        ...
 
 
 class BegunAttempt(NamedTuple):
@@ -101,8 +128,20 @@ class ParticipantStore(Protocol):
         """Return the rounds since the last snapshot."""
         ...
 
-    def add_round(self, key: RoundKey, envelopes: dict[int, Data]) -> None:
-        """Record envelopes of a round, before anything follows from them; others may be there."""
+    def add_round(self, key: RoundKey, envelopes: dict[int, Data], *, durable: bool = True) -> None:
+        """Record envelopes of a round, before anything follows from them; others may be there.
+
+        Args:
+            durable: on the disk when this returns; otherwise after `write` or `sync`.
+        """
+        ...
+
+    def write(self) -> None:
+        """Have everything that was recorded survive the end of the process."""
+        ...
+
+    def sync(self) -> None:
+        """Have everything that was recorded survive a loss of power."""
         ...
 
     def begin(self, phase: int, attempt: int, absent: Collection[int], ledgers: Arrays) -> None:
@@ -118,6 +157,8 @@ TICK = 0.1
 """Seconds between two ticks, unless the plan says otherwise."""
 PARTNER_SHIFTS = 64
 """Half the number of devices with which one shares masks of flags: all, if there are up to 129."""
+FEWER_TICKS = ((4, 4), (32, 16))
+"""(ticks since a stage began, from then on flags are sent at every so many ticks)."""
 REPEATED = 16
 """Ticks whose shares are in a packet: packets can be lost."""
 MAX_TICKS = 512
@@ -125,7 +166,7 @@ MAX_TICKS = 512
 MAX_CLOSED = 4096
 """Announcements of the coordinator that a device keeps in a phase."""
 _PLACE = Struct("<5q")
-_WORD = (1 << 64) - 1
+_WORD = np.dtype("<u8")
 
 
 class FlagMasks:
@@ -156,7 +197,14 @@ class FlagMasks:
         return {partner: self._pair_key(partner) for partner in sorted(partners)}
 
     def share(
-        self, key: RoundKey, tick: int, out: Set[int], *, missing: bool, speaks: bool
+        self,
+        key: RoundKey,
+        tick: int,
+        out: Set[int],
+        *,
+        missing: bool,
+        speaks: bool,
+        report: int | None = None,
     ) -> bytes:
         """Return the masked flags of a tick.
 
@@ -164,25 +212,49 @@ class FlagMasks:
 
         Args:
             out: devices that are left out.
+            report: the device's word, where words are gathered; 0 for none.
         """
         place = _PLACE.pack(*key, tick)
-        flags = np.frombuffer(entropy.draw(FLAG_BYTES), "<u8") * (missing, missing or speaks)
+        size = FLAG_BYTES + (0 if report is None else report_bytes(self._total))
+        flags = np.zeros(size // 8, _WORD)
+        drawn = np.frombuffer(entropy.draw(size), _WORD)
+        if missing:
+            flags += drawn
+        else:
+            flags[1] = drawn[1] if speaks else 0
+            if report:
+                byte, bit = divmod(REPORT_BITS * self._device, 8)
+                flags.view(np.uint8)[FLAG_BYTES + byte] = report << bit
         partners = [partner for partner in self._keys if partner not in out]
-        masks = b"".join(
-            blake2b(
-                place, digest_size=FLAG_BYTES, key=self._keys[partner], person=b"lumos flags"
-            ).digest()
-            for partner in partners
-        )
-        words = np.frombuffer(masks, "<u8").reshape(-1, 2)
+        masks = b"".join(_mask(self._keys[partner], place, size) for partner in partners)
+        words = np.frombuffer(masks, _WORD).reshape(-1, size // 8)
         before = np.searchsorted(partners, self._device)  # of these two, the other one adds
         added = words[before:].sum(axis=0) - words[:before].sum(axis=0)
-        share: bytes = (flags.astype("<u8") + added).astype("<u8").tobytes()
+        share: bytes = (flags + added).tobytes()
         return share
 
 
-def _two_words(content: bytes) -> tuple[int, int]:
-    return int.from_bytes(content[:8], "little"), int.from_bytes(content[8:], "little")
+def _mask(pair_key: bytes, place: bytes, size: int) -> bytes:
+    """Return so many bytes that only two devices know, of one place."""
+    return b"".join(
+        blake2b(
+            place,
+            digest_size=min(64, size - start),
+            key=pair_key,
+            salt=(start // 64).to_bytes(16, "little"),
+            person=b"lumos flags",
+        ).digest()
+        for start in range(0, size, 64)
+    )
+
+
+REPORT_BITS = 2
+"""Bits of a device's word among those that are gathered; all bits 0: it has none."""
+
+
+def report_bytes(total: int) -> int:
+    """Return the bytes of the words of all devices, a multiple of 8."""
+    return -(-REPORT_BITS * total // 64) * 8
 
 
 @dataclass(kw_only=True, eq=False)
@@ -208,7 +280,7 @@ class _Rounds(Generic[Result]):
     """Rounds that were over before a restart."""
 
     def __post_init__(self) -> None:
-        self._numbers = [0, 0, 0]
+        self._numbers = [0] * (GATHERED + 1)
         self._sent: Outbox | None = None
         self.running = RunningProgram(self.program, self.endpoint)
 
@@ -218,38 +290,46 @@ class _Rounds(Generic[Result]):
             inbox = self._round(now)
             if inbox is None:
                 return False
+            key = self.key
             if self.record is not None:  # what arrived is on disk
-                self.mailbox.forget_round(self.key)
+                self.mailbox.forget_round(key)
             self._sent = None
-            self._numbers[self._channel] += 1
+            self._numbers[key.channel] += 1
             self.running.resume(inbox)
         return True
 
     @property
-    def _topic(self) -> Topic:
-        return self.running.outbox.topic if self._sent is None else self._sent.topic
+    def _outbox(self) -> Outbox:
+        return self.running.outbox if self._sent is None else self._sent
 
     @property
     def _channel(self) -> int:
-        part = self._topic.coordinator
-        if part == "both":
-            return OF_BOTH
-        return WITH_COORDINATOR if part else BETWEEN_DEVICES
+        outbox = self._outbox
+        part = outbox.topic.coordinator
+        if not part:
+            return LOCAL if outbox.local else BETWEEN_DEVICES
+        return {"both": OF_BOTH, "gathers": GATHERED}.get(part, WITH_COORDINATOR)
 
     @property
     def key(self) -> RoundKey:
         """The present round."""
-        return RoundKey(*self.phase, self._channel, self._numbers[self._channel])
+        return self._next(self._channel)
+
+    def _next(self, channel: int) -> RoundKey:
+        """Return the first round of a channel that is not over."""
+        return RoundKey(*self.phase, channel, self._numbers[channel])
 
     def _round(self, now: float) -> Inbox | None:
         raise NotImplementedError
 
-    def _over(self, key: RoundKey, envelopes: dict[int, Data]) -> dict[int, Data]:
+    def _over(
+        self, key: RoundKey, envelopes: dict[int, Data], *, durable: bool = True
+    ) -> dict[int, Data]:
         """Return the envelopes of a round that is over: the recorded ones, if it is replayed."""
         if key not in self.recorded:
             if self.record is None:
                 return envelopes
-            self.record(key, envelopes)
+            self.record(key, envelopes, durable=durable)
             self.recorded[key] = envelopes
         return self.recorded[key]
 
@@ -284,9 +364,14 @@ class _Rounds(Generic[Result]):
     def _post(self, outbox: Outbox, receivers: Collection[int], now: float, quiet: bool) -> None:
         """Post an envelope to each receiver, with the messages for it."""
         batch, key = outbox.batch, self.key
+        nothing = Data(key, outbox.topic.name, 0, b"", quiet=quiet)
+        spoken_to = set(batch.receiver.tolist())
         for receiver in receivers:
-            rows = np.flatnonzero(batch.receiver == receiver)
-            self.mailbox.post(receiver, data_of(key, outbox.topic, batch, rows, quiet=quiet), now)
+            data = nothing
+            if receiver in spoken_to:
+                rows = np.flatnonzero(batch.receiver == receiver)
+                data = data_of(key, outbox.topic, batch, rows, quiet=quiet)
+            self.mailbox.post(receiver, data, now)
 
     def _arrived(self, senders: Collection[int], key: RoundKey) -> dict[int, Data]:
         """Return the envelopes from these that have arrived."""
@@ -325,6 +410,9 @@ class DeviceRounds(_Rounds[Result]):
     """Seconds between two ticks."""
     came_back: bool = False
     """The device was started again in this phase."""
+    prompt: bool = False
+    """In this phase messages of the coordinator are handled as they come, and need not be on the
+    disk before anything follows from them."""
 
     def __post_init__(self) -> None:
         self._closed: dict[RoundKey, bool] = {}
@@ -333,6 +421,8 @@ class DeviceRounds(_Rounds[Result]):
         """The tick before which the present round began."""
         self._shares: dict[int, bytes] = {}
         """By tick."""
+        self._in_stage = False
+        """From the first round of a stage until its words are gathered."""
         super().__post_init__()
 
     def close(self, closed: Closed) -> None:
@@ -344,12 +434,19 @@ class DeviceRounds(_Rounds[Result]):
         outbox, first = self._take()
         topic, key = outbox.topic, self.key
         if topic.coordinator == "receives":
-            self._post(outbox, [COORDINATOR], now, quiet=False)
+            if outbox.awaits is None:
+                self._post(outbox, [COORDINATOR], now, quiet=False)
             return Inbox(topic.no_messages, quiet=False)
         if topic.coordinator == "sends":
             return self._from_coordinator(topic, key)
+        if topic.coordinator == "gathers" or outbox.local == "stage":
+            self._begin_stage(now)
+        if topic.coordinator == "gathers":
+            return self._reported(topic, key)
         if first:
             self._begin_between(outbox, now)
+        if outbox.local:
+            return self._local(outbox, key)
         if self.masks is None:
             return self._of_two(outbox, key)
         return self._between(outbox, key)
@@ -358,7 +455,7 @@ class DeviceRounds(_Rounds[Result]):
         arrived = self._arrived([COORDINATOR], key)
         if not arrived and key not in self.recorded:
             return None
-        data = self._over(key, arrived)[COORDINATOR]
+        data = self._over(key, arrived, durable=not self.prompt)[COORDINATOR]
         # What the coordinator sends is not dropped: without it there is no round.
         return Inbox(batch_of(data, topic, COORDINATOR, self.me), quiet=data.quiet)
 
@@ -370,7 +467,57 @@ class DeviceRounds(_Rounds[Result]):
             self._receivers = set(np.asarray(outbox.awaits).tolist())
         self._receivers -= {self.me}
         self._post(outbox, self._receivers, now, quiet=False)
-        self._began, self._shares = tick_before(now, self.tick), {}
+        if not outbox.local:
+            self._began, self._shares = tick_before(now, self.tick), {}
+
+    def _begin_stage(self, now: float) -> None:
+        """Begin a stage, if it has not begun."""
+        if not self._in_stage:
+            self._in_stage = True
+            self._began, self._shares = tick_before(now, self.tick), {}
+
+    def _local(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
+        """Go on once all that are awaited have sent.
+
+        What they sent follows from their secrets and from earlier rounds: they send the same again
+        after a loss of power.
+        """
+        spoken: dict[int, Data] = {}
+        if not self._receivers:
+            return Inbox(outbox.topic.no_messages, quiet=False)
+        if key not in self.recorded:
+            arrived = self._arrived(self._receivers, key)
+            if len(arrived) < len(self._receivers):
+                self._refuse_haste()
+                return None
+            spoken = {sender: data for sender, data in arrived.items() if data.count}
+        envelopes = self._over(key, spoken, durable=False)
+        self.recorded.pop(key, None)  # it is not asked for again
+        return Inbox(self._read(outbox, envelopes, key), quiet=False)
+
+    def _refuse_haste(self) -> None:
+        """Stop where the coordinator has gone on, though this device has not: it lies.
+
+        A device that waited, and then went on, would have shown that it waited.
+        """
+        hasty = self._next(GATHERED) in self._closed or self._arrived(
+            [COORDINATOR], self._next(WITH_COORDINATOR)
+        )
+        if self._in_stage and hasty and not self.came_back:
+            raise ProtocolError(
+                "the coordinator went on although messages between devices were missing"
+            )
+
+    def _reported(self, topic: Topic, key: RoundKey) -> Inbox | None:
+        """Wait until the words of all devices are gathered."""
+        if key not in self.recorded:
+            if key not in self._closed:
+                return None
+            del self._closed[key]
+        self._over(key, {}, durable=False)
+        self.recorded.pop(key, None)
+        self._in_stage = False
+        return Inbox(topic.no_messages, quiet=False)
 
     def _of_two(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
         """Wait for the other one."""
@@ -395,24 +542,45 @@ class DeviceRounds(_Rounds[Result]):
         return self._after_barrier(outbox, self.recorded[key], key)
 
     @property
-    def sends_flags(self) -> bool:
+    def _sends_flags(self) -> bool:
         """True in rounds between devices that the coordinator has to close."""
         outbox = self._sent
-        return (
-            self.masks is not None
-            and outbox is not None
-            and outbox.topic.coordinator not in ("receives", "sends")
+        return self.masks is not None and (
+            self._in_stage
+            or (
+                outbox is not None
+                and not outbox.local
+                and outbox.topic.coordinator not in ("receives", "sends")
+            )
         )
+
+    def next_flags(self, tick: int) -> float:
+        """Return the first tick from this one on at which flags are sent; infinite without any.
+
+        Not before the second tick after a round began: its envelopes may be on their way. In a
+        stage that takes long, at fewer ticks, the same for all devices.
+        """
+        if not self._sends_flags:
+            return math.inf
+        tick = max(tick, self._began + 2)
+        if self._in_stage:
+            for age, every in FEWER_TICKS:
+                if tick > self._began + age:
+                    tick = -(-tick // every) * every
+        return tick
 
     def flags(self, tick: int) -> MaskedFlags | None:
         """Return the masked flags to send at a tick; None where there are none to send."""
         outbox = self._sent
-        if not self.sends_flags or outbox is None or self.masks is None:
+        if outbox is None or self.masks is None or self.next_flags(tick) != tick:
             return None
-        if tick < self._began + 2:  # its envelopes may be on their way
-            return None
-        key = self.key
-        if outbox.awaits is not None:
+        key, report = self.key, None
+        if self._in_stage:
+            key = self._next(GATHERED)
+            missing, speaks, report = self._channel != GATHERED, bool(outbox.batch.messages), 0
+            if not missing and speaks:
+                report = 1 + int(outbox.batch.body[0])
+        elif outbox.awaits is not None:
             missing, speaks = key not in self.recorded, True
         else:
             arrived = all(self.mailbox.acknowledged(other, key) for other in self._receivers)
@@ -420,10 +588,17 @@ class DeviceRounds(_Rounds[Result]):
             speaks = bool(outbox.batch.messages)
         if tick not in self._shares:
             self._shares[tick] = self.masks.share(
-                key, tick, self.out, missing=missing, speaks=speaks
+                key, tick, self.out, missing=missing, speaks=speaks, report=report
             )
         self._shares = dict(sorted(self._shares.items())[-REPEATED:])
         return MaskedFlags(key, list(self._shares), b"".join(self._shares.values()))
+
+
+def reports(added: Words, devices: Iterable[int]) -> dict[int, int]:
+    """Return the words of devices that have one, from the sum of all shares."""
+    bits = np.unpackbits(added[FLAG_BYTES // 8 :].view(np.uint8), bitorder="little")
+    words = bits.reshape(-1, REPORT_BITS) @ (1 << np.arange(REPORT_BITS))
+    return {device: int(words[device]) for device in devices if words[device]}
 
 
 def tick_before(now: float, seconds: float) -> int:
@@ -435,8 +610,8 @@ def tick_before(now: float, seconds: float) -> int:
 class _OpenRound:
     """The flags of a round between devices that is not closed."""
 
-    shares: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    """By device and tick."""
+    shares: dict[int, dict[int, Words]] = field(default_factory=dict)
+    """By device and tick: words [flags …]."""
     added_up: int = -1
     """The last tick at which all flags were there, and something was missing."""
     since: float | None = None
@@ -484,15 +659,18 @@ class Barriers:
         if self.is_closed(key):  # it has not received that the round is over
             self.mailbox.tell(device, Closed(key, self.recorded[key][COORDINATOR].quiet))
             return False
-        between = key.channel in (BETWEEN_DEVICES, OF_BOTH) and key[:2] in phases
+        between = key.channel in (BETWEEN_DEVICES, OF_BOTH, GATHERED) and key[:2] in phases
         if not between or key.number != self._open_round(key):
+            return False
+        size = FLAG_BYTES + (report_bytes(self.total) if key.channel == GATHERED else 0)
+        if len(flags.shares) != size * len(flags.ticks):
             return False
         found = self._rounds.setdefault(key, _OpenRound())
         shares, new = found.shares.setdefault(device, {}), False
         for place, tick in enumerate(flags.ticks[:REPEATED]):
-            share = flags.shares[place * FLAG_BYTES : (place + 1) * FLAG_BYTES]
             if tick > found.added_up and tick not in shares:
-                shares[tick], new = _two_words(share), True
+                share = np.frombuffer(flags.shares, _WORD, size // 8, place * size)
+                shares[tick], new = share, True
         while len(shares) > MAX_TICKS:
             del shares[next(iter(shares))]
         return new
@@ -511,6 +689,14 @@ class Barriers:
 
     def verdict(self, key: RoundKey, now: float) -> bool | None:
         """Return whether a round was quiet, once it may be closed; None before."""
+        added = self.added_up(key, now)
+        return None if added is None else not added[1]
+
+    def added_up(self, key: RoundKey, now: float) -> Words | None:
+        """Return the sum of the words of all devices, once a round may be closed; None before.
+
+        Words are 1 where it is closed although something is missing.
+        """
         found, present = self._rounds.get(key, _OpenRound()), self.present()
         if not all(found.shares.get(device) for device in present):
             return None
@@ -519,9 +705,9 @@ class Barriers:
             if all(tick in found.shares[device] for device in present):
                 # A device that was left out since has its masks in the others' shares.
                 words = [shares[tick] for shares in found.shares.values() if tick in shares]
-                missing, spoke = (sum(flags) & _WORD for flags in zip(*words, strict=True))
-                if not missing:
-                    return not spoke
+                added: Words = np.add.reduce(words)
+                if not added[0]:
+                    return added
                 found.added_up = tick
                 found.since = now if found.since is None else found.since
         for device, shares in found.shares.items():
@@ -531,7 +717,7 @@ class Barriers:
             self.log(
                 f"something was missing between devices for {self.deadline:g} s; the round ends"
             )
-            return False
+            return np.ones(2, _WORD)
         return None
 
     def close(self, now: float) -> None:
@@ -564,34 +750,77 @@ class CoordinatorRounds(_Rounds[Result]):
     me: int = COORDINATOR
     barriers: Barriers
 
+    def __post_init__(self) -> None:
+        self._addressed: set[int] = set()
+        """Devices that got a message since words were last gathered."""
+        super().__post_init__()
+
+    def idle(self) -> Collection[int]:
+        """Return the devices that need not hear yet that there was nothing for them.
+
+        While the coordinator waits for some that it has named, the others have nothing to do.
+        """
+        if self.running.finished or self._outbox.topic.coordinator != "receives":
+            return ()
+        if self._outbox.awaits is None:
+            return ()
+        return set(self.present()) - self._addressed
+
     def present(self) -> list[int]:
         """Return the devices that take part."""
         return self.barriers.present()
 
     def missing(self) -> set[int]:
         """Return the devices that the present round waits for."""
-        part = "sends" if self.running.finished else self._topic.coordinator
-        if part == "sends":
+        if self.running.finished or self._outbox.topic.coordinator == "sends":
             return set()
-        if part != "receives":
-            return set(self.present())
-        key = self.key
-        return {device for device in self.present() if self.mailbox.envelope(device, key) is None}
+        awaited, key = set(self.present()), self.key
+        if self._outbox.topic.coordinator != "receives":
+            return awaited
+        if self._outbox.awaits is not None:
+            awaited &= set(self._outbox.awaits.tolist())
+        return {device for device in awaited if self.mailbox.envelope(device, key) is None}
 
     def _round(self, now: float) -> Inbox | None:
         outbox, first = self._take()
         topic, key = outbox.topic, self.key
         if topic.coordinator == "sends":
+            self._addressed.update(outbox.batch.receiver.tolist())
             self._post(outbox, self.present(), now, quiet=not outbox.batch.messages)
             return Inbox(topic.no_messages, quiet=False)
         if topic.coordinator == "receives":
             return self._from_devices(outbox, key)
+        if topic.coordinator == "gathers":
+            return self._gathered(outbox, key, now)
         return self._of_both(outbox, first, now)
+
+    def _gathered(self, outbox: Outbox, key: RoundKey, now: float) -> Inbox | None:
+        """Take the words of all devices, at a tick at which nothing is missing."""
+        if not self._is_closed(key):
+            added = self.barriers.added_up(key, now)
+            if added is None:
+                return None
+            if added[0]:
+                raise ProtocolError("messages between devices were missing for too long")
+            words = {
+                device: Data(key, outbox.topic.name, 1, bytes([word - 1]))
+                for device, word in reports(added, self.present()).items()
+            }
+            # After a loss of power the coordinator could not gather them again.
+            self._over(key, {**words, COORDINATOR: Data(key, "", 0, b"")})
+            self.barriers.announce(key)
+            self._addressed = set()
+        envelopes = {**self.recorded[key]}
+        del envelopes[COORDINATOR]
+        batch = self._read(outbox, envelopes, key)
+        return Inbox(batch, quiet=not batch.messages)
 
     def _from_devices(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
         if key not in self.recorded and self.missing():
             return None
-        envelopes = self._over(key, self._arrived(self.present(), key))
+        # Those that are named send the same again after a loss of power.
+        arrived = self._arrived(self.present(), key)
+        envelopes = self._over(key, arrived, durable=outbox.awaits is None)
         batch = self._read(outbox, envelopes, key)
         return Inbox(batch.packed(), quiet=not batch.messages)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lumos.device.randomness import PublicRandomness
-from lumos.device.shard import COORDINATOR, Shard
+from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import PUBLIC_ID, Door, Inbox, Topic
 from lumos.trees.balancers import DegreeSums, Observe, TreeSettings
@@ -205,7 +205,7 @@ CANDIDATE = Topic(
     name="maximum/candidate",
     door=Door.CONTROL,
     vocabulary=("not a candidate", "a candidate, with a workload not yet matched"),
-    coordinator="receives",
+    coordinator="gathers",
     learns="the coordinator learns that no neighbour of the device is heavier, or that one is",
 )
 MATCH = Topic(
@@ -245,7 +245,7 @@ def run_tournament(tournament: Tournament, lighter: int | None = None) -> Progra
         pairs = np.array(sorted(both_ways), np.int64)
         yield MATCH.from_coordinator(pairs[:, 0], pairs[:, 1])
         # The smaller id of a match reports; reports arrive in the order of the matches.
-        results = yield RESULT.nothing()
+        results = yield RESULT.nothing(awaits=np.unique([first for first, _ in matches]))
         for (first, second), code in zip(matches, results.body.tolist(), strict=True):
             tournament.record(first, second, code - 1)
 
@@ -321,8 +321,6 @@ class WorkloadOrder:
         # [slots] sign of wl(u) - wl(v); [hosted] number of strictly heavier neighbours
         self._sign = np.zeros(len(shard.neighbours), np.int8)
         self._heavier = np.zeros(len(shard), np.int64)
-        self.contacted = np.empty(0, np.int64)
-        """Slots whose other end was contacted in the last `compare_again`."""
         # [hosted] workloads at the last comparison; [slots] scratch for who moved
         self._compared = workload.copy()
         self._moved = np.zeros(len(shard.neighbours), np.int8)
@@ -355,7 +353,7 @@ class WorkloadOrder:
         concerned = (sign * moved <= 0).nonzero()[0]
         contacted = slots[concerned]
         moved = np.where(sign[concerned] == 0, moved[concerned], 0)
-        inbox = yield CHANGED.along(shard, contacted, _WORD_OF[moved])
+        inbox = yield CHANGED.along(shard, contacted, _WORD_OF[moved], local="stage")
         received = shard.slots(inbox.receiver, inbox.sender)
         slots = union(contacted, received)
         # Level ends sent how they moved; both rose by one where the two cancel. The others ask.
@@ -371,7 +369,6 @@ class WorkloadOrder:
         owners, change = shard.owner[slots[altered]], change[altered]
         rows = union(owners, changed)
         led = self._heavier[rows] == 0
-        self.contacted = contacted
         self._before = (slots, before, owners, change, changed, self._compared[changed])
         self._sign[slots] = signs
         np.add.at(self._heavier, owners, change)
@@ -400,17 +397,18 @@ class WorkloadOrder:
                 return
             # A match message comes from the coordinator; its body is the opponent.
             # Sorted by player, then by opponent.
-            pairs = ComparedPairs.of_ids(shard, inbox.receiver, inbox.body)
+            pairs = ComparedPairs.of_ids(shard, inbox.receiver, inbox.body, local="known")
             signs = yield from self._comparer.three_way(
                 pairs, self.workload[pairs.rows], self._bits
             )
             first = pairs.first
             words = (signs[first] + 1).view(np.uint8)
-            yield RESULT.to_coordinator(shard, pairs.rows[first], words)
+            reports = bool(np.count_nonzero(first))
+            yield RESULT.to_coordinator(shard, pairs.rows[first], words, awaited=reports)
 
     def _ask(self, slots: Ints) -> Program[Signs]:
-        """Compare the two ends of each of `slots`."""
-        pairs = ComparedPairs.of_slots(self.shard, slots)
+        """Compare the two ends of each of `slots`; Algorithm 1 has opened all sessions."""
+        pairs = ComparedPairs.of_slots(self.shard, slots, local="stage", opened=True)
         return (yield from self._comparer.three_way(pairs, self.workload[pairs.rows], self._bits))
 
 
@@ -441,14 +439,15 @@ VERDICT = Topic(
     name="mcmc/verdict",
     door=Door.CONTROL,
     vocabulary=("rejected",),
-    coordinator="both",
-    learns="those who took part in a step learn that it is void; everyone hears whether one is",
+    coordinator="receives",
+    learns="the coordinator learns whether the step that it had judged is rejected",
 )
-REVERT = Topic(
-    name="mcmc/revert",
+VOID = Topic(
+    name="mcmc/void",
     door=Door.CONTROL,
-    vocabulary=("my workload is what it was before",),
-    learns="those who were told of a change learn that it is void",
+    vocabulary=("the step is void",),
+    coordinator="sends",
+    learns="everyone hears whether the step is void; those who took part in it take it back",
 )
 _NOBODY = -1
 
@@ -476,7 +475,7 @@ def mcmc(
             if observe is not None:
                 observe(iteration, int(workload[row]))
             limit, offered = propose(shard, keep, int(workload[row]), row, iteration)
-        inbox = yield TRANSFER.along(shard, offered, 0)
+        inbox = yield TRANSFER.along(shard, offered, 0, local="stage")
         asked = shard.slots(inbox.receiver, inbox.sender)
         # Who already carries the edge keeps it: one of the two copies goes (errata 4).
         new = asked[~keep[asked]]
@@ -492,18 +491,10 @@ def mcmc(
         if inbox.quiet:  # f(X') ≤ f(X) follows from known answers: the step stands
             continue
         accepted = yield from _judge(shard, comparer, bits, inbox, proposer, limit, workload)
-        # Those who took part are notified of a rejection; silence means that the step stands.
-        notified = np.append(shard.neighbours[offered], COORDINATOR)
-        if accepted or not proposer.size:
-            notified = notified[:0]
-        inbox = yield VERDICT.send(np.repeat(shard.devices[proposer], len(notified)), notified, 0)
-        if inbox.quiet:
-            continue
-        rejected = len(notified) > 0 or inbox.sender.size > 0
-        contacted = order.contacted if rejected else order.contacted[:0]
-        inbox = yield REVERT.along(shard, contacted, 0)
-        if rejected or inbox.sender.size:
-            # Every device that took part in the step or was notified of it knows that it is void.
+        rejecting = proposer[:0] if accepted else proposer
+        yield VERDICT.to_coordinator(shard, rejecting, 0, awaited=proposer.size > 0)
+        inbox = yield VOID.nothing()
+        if not inbox.quiet:  # the proposer is notified, and everyone hears that somebody is
             workload[proposer] = before
             workload[shard.owner[new]] -= 1
             keep[offered], keep[new] = True, False
@@ -533,8 +524,10 @@ def mcmc_coordinator(devices: Ints, public: PublicRandomness, iterations: int) -
             continue
         both = np.array([chosen, evaluated])
         yield JUDGE.from_coordinator(both, both[::-1])
-        inbox = yield VERDICT.nothing()
-        if not inbox.quiet:
+        inbox = yield VERDICT.nothing(awaits=both[:1])
+        rejected = inbox.sender
+        yield VOID.from_coordinator(rejected, 0)
+        if rejected.size:
             tournament.undo()
 
 
@@ -572,7 +565,7 @@ def _judge(
     Returns:
         the verdict in the shard of the proposer, False elsewhere.
     """
-    pairs = ComparedPairs.of_ids(shard, inbox.receiver, inbox.body)
+    pairs = ComparedPairs.of_ids(shard, inbox.receiver, inbox.body, local="known")
     asker = pairs.rows == (proposer[0] if proposer.size else _NOBODY)
     values = np.where(asker, limit, workload[pairs.rows])
     within = yield from at_least(comparer, pairs, values, asker, bits)
