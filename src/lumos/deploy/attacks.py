@@ -679,7 +679,7 @@ class UnboundedDevice(DeviceParticipant):
 class PatientCoordinator(CoordinatorParticipant):
     """A broken variant: whoever gives signs of life is waited for."""
 
-    def _lost_at(self, device: int) -> tuple[float, str]:
+    def _lost_at(self, device: int, silent: float, idle: float) -> tuple[float, str]:
         return self._last_received[device] + self._deadline, "did not answer"
 
 
