@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lumos.cli.common import TYPED, as_options
 from lumos.cli.main import run
 from lumos.errors import UsageError
 from lumos.training.config import COMMON, Config, Task
@@ -183,3 +184,15 @@ def reason(**settings: Any) -> str:
     except UsageError as error:
         return str(error)
     return ""
+
+
+def test_advice_that_only_python_can_follow_says_so() -> None:
+    """A warning of `lumos train` names a setting that is no option of the command."""
+    text = "`scaling='standard'` or public bounds (`feature_bounds`) would help"
+    token = TYPED.set(["train", "demo"])
+    try:
+        assert as_options(text) == (
+            "`scaling='standard'` in Python or public bounds (--feature-bounds) would help"
+        )
+    finally:
+        TYPED.reset(token)

@@ -121,7 +121,7 @@ class Scene:
                 for name, value in wanted.items()
                 if name == "task" or not made.profile.ignores(name, made)
             }
-        ).for_devices(self.graph.devices, self.graph.class_count)
+        ).for_devices(self.graph.devices)
 
     def recorded(self, task: str) -> Recorded:
         """Return the run itself, recorded once, without the bodies of masked vectors.

@@ -218,9 +218,9 @@ def as_options(text: str) -> str:
 
 def _as_option(match: re.Match[str]) -> str:
     name, _, value = match.groups()
-    if name not in OPTIONS.keys() - _POSITIONAL or (
-        TYPED.get([])[:1] in RUNS and name in python_only()
-    ):
+    if TYPED.get([])[:1] in RUNS and name in python_only():
+        return f"{match.group(0)} in Python"
+    if name not in OPTIONS.keys() - _POSITIONAL:
         return match.group(0)
     option = "--" + name.replace("_", "-")
     if value in (None, "True"):

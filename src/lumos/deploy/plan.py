@@ -157,8 +157,7 @@ def new_plan(
     refuse_settings(settings, deadline=deadline, beat=beat)
     chosen = {**DEFAULTS, **settings}
     config = Config.asked(**chosen)
-    size = manifest.graph.devices, manifest.graph.class_count
-    usual, fitting = config.flat(), config.for_devices(*size).flat()
+    usual, fitting = config.flat(), config.for_devices(manifest.graph.devices).flat()
     chosen |= {name: value for name, value in fitting.items() if value != usual[name]}
     if not 0 < tick <= beat:
         raise UsageError(f"`tick` must be above 0 and at most {beat:g} s, got {tick:g}")

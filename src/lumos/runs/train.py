@@ -301,7 +301,7 @@ def train_rank(
     start, before = time.perf_counter(), cpu_seconds()
     observer = hosting.observer
     given = read_input(graph, data_dir=data_dir, split=split, reading=reading)
-    config = config.for_devices(*_size(given.graph))
+    config = config.for_devices(_devices(given.graph))
     problem = _problem(given.graph, config, split, seed, hosting)
     if trees is not None and trees.graph is not problem.graph:
         raise UsageError("trees: they belong to another graph")
@@ -373,10 +373,8 @@ def read_input(
     return TrainingInput(as_graph(place, data_dir, **options), {**source, **options})
 
 
-def _size(graph: Graph | PartsFolder) -> tuple[int, int]:
-    """Return the number of devices, and of classes."""
-    whole = graph if isinstance(graph, Graph) else graph.manifest.graph
-    return whole.devices, whole.class_count
+def _devices(graph: Graph | PartsFolder) -> int:
+    return graph.devices if isinstance(graph, Graph) else graph.manifest.graph.devices
 
 
 def findable(graph: str | Path) -> str:

@@ -210,12 +210,11 @@ class StrictSettings:
             return "a run on its own, only with `account`"
         return ""
 
-    def for_devices(self, devices: int, classes: int, given: Collection[str]) -> "StrictSettings":
-        """Return the same with the defaults for these numbers, where nothing was given."""
-        settings = replace(self, propagated_labels=self.num_propagated(devices, classes))
+    def for_devices(self, devices: int, given: Collection[str]) -> "StrictSettings":
+        """Return the same with the default δ for this number of devices, unless one was given."""
         if "delta" in given or self.delta != DELTA:
-            return settings
-        return replace(settings, delta=default_delta(devices))
+            return self
+        return replace(self, delta=default_delta(devices))
 
     def num_propagated(self, devices: int, classes: int) -> int:
         """Return the number of propagated labels in `classify`; it depends on public numbers only.

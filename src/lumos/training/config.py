@@ -293,12 +293,12 @@ class Config:
                 raise UsageError(f"`{name}` has no effect with {reason}; leave it out")
         return config
 
-    def for_devices(self, devices: int, classes: int = 0) -> "Config":
-        """The same with the defaults of a profile that depend on the public size of a graph."""
+    def for_devices(self, devices: int) -> "Config":
+        """The same with the defaults of a profile that depend on the number of devices."""
         fit = getattr(self.profile_settings, "for_devices", None)
         if fit is None:
             return self
-        return dataclasses.replace(self, profile_settings=fit(devices, max(2, classes), self.given))
+        return dataclasses.replace(self, profile_settings=fit(devices, self.given))
 
     def flat(self) -> dict[str, Any]:
         """The settings by name, as `of` takes them."""

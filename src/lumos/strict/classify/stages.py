@@ -73,6 +73,9 @@ CANDIDATES = ("own", "neighbours", "trees")
 FEW_LABELS, MANY_LABELS = 5, 1000
 """By default all devices take part if fewer than one in 5 has a training label, and fewer than
 1,000 labels are of one class."""
+PREDICTED_SHARE, MORE_PROPAGATED = 0.5, 1
+"""If all devices take part: share of a predicted label in the ε of the features, and number of
+propagated labels more than otherwise, by default."""
 FEW_VALIDATE, MAX_GROWTH = 400, 4.0
 """Number of validation devices below which sums about messages get a larger share, and how much
 larger at most."""
@@ -599,8 +602,8 @@ class ClassifySchedule(Schedule):
 
     @property
     def predicted_epsilon(self) -> float:
-        """ε of a predicted label: half of that of the features."""
-        return self.strict.feature_epsilon / 2
+        """ε of a predicted label: a part of that of the features."""
+        return PREDICTED_SHARE * self.strict.feature_epsilon
 
     @cached_property
     def predicted_label_mechanism(self) -> Mechanism:
@@ -615,7 +618,8 @@ class ClassifySchedule(Schedule):
         training, the last one follows what they predict.
         """
         number = self.strict.num_propagated(self.devices, self.classes)
-        return number + (self.strict.propagated_labels is None and self.all_take_part)
+        more = self.strict.propagated_labels is None and self.all_take_part
+        return number + MORE_PROPAGATED * more
 
     @property
     def num_last(self) -> int:
