@@ -26,9 +26,9 @@ GRAPHS, LARGE = 8, 2
 SHARES = (0.02, 0.05, 0.10, 0.20)
 """Shares of training devices; as many validate."""
 CONSTANTS: dict[tuple[Any, str], tuple[Any, ...]] = {
-    (stages, "NOISE_SIGMAS"): (0.5, 1.0, 2.0, 3.0, 6.0),
+    (stages, "NOISE_SIGMAS"): (0.25, 0.5, 1.0, 2.0, 3.0, 6.0),
     (stages, "PROPAGATED_START"): ((0.4,) * 3, (0.7, 0.5, 0.4), (0.7,) * 3, (1.0,) * 3),
-    (stages, "PREDICTED_SHARE"): (0.375, 0.5, 0.625),
+    (stages, "PREDICTED_SHARE"): (0.375, 0.5, 0.625, 0.75),
     (stages, "MORE_PROPAGATED"): (0, 1),
     (stages, "FEW_LABELS"): (3, 5, 8),
     (stages, "MANY_LABELS"): (250, 500, 1000, 2000),
@@ -99,7 +99,7 @@ def told(differences: np.ndarray) -> tuple[float, float]:
 
 
 def choose(graphs: list[lumos.Graph], names: list[str]) -> None:
-    """Print constants with the differences of their values, and the choice; all if none is named."""
+    """Print constants (some, or all), the differences of their values, and the choice."""
     present = scores(graphs, accuracy)
     print(f"present constants: {present.mean():.2f} %, by share {present.mean(axis=0).round(1)}")
     for (module, name), values in CONSTANTS.items():

@@ -1,7 +1,7 @@
 """Scores of the strict profile by ε and by other settings, over several seeds.
 
     python benchmarks/strict_tradeoff.py [--graph facebook] [--task classify] [--seeds 5]
-    python benchmarks/strict_tradeoff.py --again
+    python benchmarks/strict_tradeoff.py --again [--cells label features]
     python benchmarks/strict_tradeoff.py --graph lastfm --words --cells label
     python benchmarks/strict_tradeoff.py --communities 100 --cells "label 3"
     python benchmarks/strict_tradeoff.py --family heterophilous --cells "label 3"
@@ -12,9 +12,9 @@ Every cell is `lumos.train` with the strict profile and its control (releases wi
 on the same split. Beside it stands `own`: the local model under the same protection, and for links
 the asker's own degree.
 Finished cells are stored in OUT/strict-GRAPH.json (strict-link-GRAPH.json) with their settings, so
-an interrupted run continues. `--again` computes every stored cell anew, after the trainer has
-changed. `python -m reproduce --write-docs` writes tables and picture of docs/strict-results.md from
-these files.
+an interrupted run continues. `--again` computes every stored cell anew, or those of `--cells`,
+after the trainer has changed. `python -m reproduce --write-docs` writes tables and picture of
+docs/strict-results.md from these files.
 """
 
 import argparse
@@ -244,11 +244,40 @@ def few_labels() -> lumos.Graph:
     return dataclasses.replace(graph, labels=labels, name="few-labels")
 
 
+CITED = (351, 217, 418, 818, 426, 298, 180)
+"""Devices of each class in the graph `citation`: those of Cora, which is not part of this
+repository."""
+
+
+def citation() -> lumos.Graph:
+    """2,708 devices of 7 classes in the shape of Cora: 5,278 edges, 4 of 5 in a class, words."""
+    randomness, devices = np.random.default_rng(0), sum(CITED)
+    labels = randomness.permutation(np.repeat(np.arange(len(CITED)), CITED))
+    members = [np.flatnonzero(labels == c) for c in range(len(CITED))]
+    first, second = randomness.integers(0, devices, (2, 5278))
+    same = randomness.random(len(first)) < 0.77  # by chance, 0.18 of the others
+    second[same] = [randomness.choice(members[c]) for c in labels[first[same]]]
+    topics, held = len(CITED), 18 * devices  # 18 of 1,433 words, one in four of the class
+    holder, rank = np.repeat(np.arange(devices), 18), randomness.random(held)
+    own = randomness.random(held) < 0.25
+    word = np.where(own, labels[holder] + topics * (204 * rank).astype(int), 1433 * rank)
+    words = np.zeros((devices, 1433), np.float32)
+    words[holder, word.astype(int)] = 1
+    return lumos.Graph.from_edges(
+        np.stack([first, second], axis=1)[first != second],
+        devices=devices,
+        features=csr_array(words),
+        labels=labels,
+        name="citation",
+    )
+
+
 FAMILIES: dict[str, Callable[[], lumos.Graph]] = {
     "heterophilous": heterophilous,
     "gaussian": gaussian,
     "small": lambda: demo_graph(300),
     "few-labels": few_labels,
+    "citation": citation,
 }
 
 
@@ -421,7 +450,7 @@ def main() -> None:
     results: Results = json.loads(path.read_text()) if path.exists() else {}
     results = {row: results[row] for row in known if row in results}
     if options.again:
-        wanted = [(row, seed) for row, by_seed in results.items() for seed in by_seed]
+        wanted = [(row, seed) for row in results if row in rows for seed in results[row]]
     else:
         wanted = [(row, str(seed)) for seed in range(options.seeds) for row in rows]
     for row, seed in wanted:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import honest_noise
 from tests.strict.test_feature_scaling import communities
@@ -229,6 +230,20 @@ def test_scales_that_nothing_was_done_about() -> None:
     assert "one feature makes up" not in said(graph)
     hidden = "features were not brought to one scale: 30 training devices are too few"
     assert hidden in said(communities("one column in the thousands", devices=60))
+
+
+@pytest.mark.parametrize("kind", ["one column in the thousands", "scales from 0.001 to 1000"])
+def test_advice_on_scales_helps(kind: str) -> None:
+    """Both remedies of the warning are followed."""
+    graph = communities(kind)
+    plain = lumos.train(graph, scaling="none")
+    (advice,) = [text for text in plain.warnings if "would help" in text]
+    assert "`scaling='standard'` or public bounds (`feature_bounds`)" in advice
+    rows: Any = graph.features
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    bounded = replace(graph, features=((rows - low) / (high - low)).astype(np.float32))
+    for followed in (lumos.train(graph, scaling="standard"), lumos.train(bounded)):
+        assert present(followed.own)["test_accuracy"] > present(plain.own)["test_accuracy"] + 0.1
 
 
 def test_too_few_epochs() -> None:
