@@ -4,9 +4,10 @@
     python benchmarks/few_labels.py --estimates         # bias of the estimated accuracy
     python benchmarks/few_labels.py --first 1000        # the same on other graphs
 
-A generated graph has a drawn number of devices and classes, degree, homophily, vocabulary and share
-of telling words. A constant keeps its value unless another one is better by two standard errors of
-the paired difference over the graphs. Graphs of docs/strict-results.md have no part in it.
+A generated graph has a drawn number of devices and classes, degree, vocabulary and share of telling
+words; its edges are homophilous to a drawn degree, or independent of classes. A constant keeps its
+value unless another one is better by two standard errors of the paired difference over the graphs.
+Graphs of docs/strict-results.md have no part in it.
 """
 
 import argparse
@@ -21,10 +22,11 @@ from scipy.sparse import csr_array
 import lumos
 from lumos.strict.classify import encoder, evidence, stages
 
-GRAPHS, LARGE = 8, 2
-"""Generated graphs of 1,500 to 12,000 devices, and of 15,000 to 30,000."""
+GRAPHS, LARGE, UNTOLD = 8, 2, 8
+"""Generated graphs of 1,500 to 12,000 devices, of 15,000 to 30,000, and of 1,000 to 5,000 where
+edges are independent of classes."""
 SHARES = (0.02, 0.05, 0.10, 0.20)
-"""Shares of training devices; as many validate."""
+"""Shares of training devices; as many validate, up to a quarter."""
 CONSTANTS: dict[tuple[Any, str], tuple[Any, ...]] = {
     (stages, "NOISE_SIGMAS"): (0.25, 0.5, 1.0, 2.0, 3.0, 6.0),
     (stages, "PROPAGATED_START"): ((0.4,) * 3, (0.7, 0.5, 0.4), (0.7,) * 3, (1.0,) * 3),
@@ -40,8 +42,14 @@ CONSTANTS: dict[tuple[Any, str], tuple[Any, ...]] = {
 """By module and name: the values that are compared; the present one is among them."""
 
 
-def generated(number: int, devices: tuple[int, int] = (1_500, 12_000)) -> lumos.Graph:
-    """Return a graph whose parameters are drawn with its number."""
+def generated(
+    number: int, devices: tuple[int, int] = (1_500, 12_000), *, untold: bool = False
+) -> lumos.Graph:
+    """Return a graph whose parameters are drawn with its number.
+
+    Args:
+        untold: draw edges that are independent of classes.
+    """
     drawn = np.random.default_rng(number)
     size = int(np.exp(drawn.uniform(*np.log(devices))))
     classes, degree, same = int(drawn.integers(3, 9)), drawn.uniform(4, 16), drawn.uniform(0.5, 0.9)
@@ -54,7 +62,7 @@ def generated(number: int, devices: tuple[int, int] = (1_500, 12_000)) -> lumos.
         return drawn.choice(rows, count, p=weight[rows] / weight[rows].sum())
 
     edges = np.stack([ends(np.arange(size), int(size * degree / 2)) for _ in range(2)], axis=1)
-    inside = drawn.random(len(edges)) < same
+    inside = drawn.random(len(edges)) < (0 if untold else same)
     for label in range(classes):
         rows = np.flatnonzero(inside & (labels[edges[:, 0]] == label))
         edges[rows, 1] = ends(np.flatnonzero(labels == label), len(rows))
@@ -73,11 +81,16 @@ def generated(number: int, devices: tuple[int, int] = (1_500, 12_000)) -> lumos.
     )
 
 
-def scores(graphs: list[lumos.Graph], of: Callable[[lumos.Run], float], **given: Any) -> np.ndarray:
+def scores(
+    graphs: list[lumos.Graph],
+    of: Callable[[lumos.Run], float],
+    shares: tuple[float, ...] = SHARES,
+    **given: Any,
+) -> np.ndarray:
     """Return [graphs, shares] a number of each run."""
     rows = []
     for seed, graph in enumerate(graphs):
-        splits = [(share, share, 1 - 2 * share) for share in SHARES]
+        splits = [(one, min(one, 0.25), 1 - one - min(one, 0.25)) for one in shares]
         runs = (lumos.train(graph, split=s, seed=seed, floor=False, **given) for s in splits)
         rows.append([of(run) for run in runs])
     return 100 * np.array(rows)
@@ -120,16 +133,18 @@ def choose(graphs: list[lumos.Graph], names: list[str]) -> None:
 
 def compare_estimates(graphs: list[lumos.Graph]) -> None:
     """Print the bias of the estimated accuracy with model selection by two ends and by one."""
-    for epsilon in (2.0, 3.0):
+    cases = [(epsilon, shares) for epsilon in (2.0, 3.0) for shares in (SHARES, (0.5,))]
+    for epsilon, shares in cases:
         for ends in (2, 1):
             with (
                 patch.object(stages.SelectionStage, "ends", ends),
                 patch.object(stages.Temperature, "ends", ends),
             ):
-                of = scores(graphs, excess, label_epsilon=epsilon)
+                of = scores(graphs, excess, shares, label_epsilon=epsilon)
             mean, error = told(of)
             size = float(np.sqrt((of**2).mean()))
-            print(f"ε = {epsilon:g}, {ends} ends: {mean:+.2f} ± {error:.2f}, rms {size:.2f}")
+            line = f"{mean:+.2f} ± {error:.2f}, rms {size:.2f}"
+            print(f"ε = {epsilon:g}, shares {shares}, {ends} ends: {line}", flush=True)
 
 
 def main() -> None:
@@ -142,6 +157,7 @@ def main() -> None:
     first = options.first
     graphs = [generated(first + number) for number in range(GRAPHS)]
     graphs += [generated(first + 100 + number, (15_000, 30_000)) for number in range(LARGE)]
+    graphs += [generated(first + number, (1_000, 5_000), untold=True) for number in range(UNTOLD)]
     if options.estimates:
         compare_estimates(graphs)
     else:

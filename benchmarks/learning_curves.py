@@ -7,11 +7,14 @@ As many devices validate as train, up to a quarter; all others test. Label ε = 
 *Strict, labelled* has `participation="labelled"`; *local* is the local model of that run, the one
 that everything is compared with. *Strict before* was measured with the same script on the commit
 before one end used an edge and before all devices took part; its cells stay as they are.
-Finished cells are kept in OUT/learning-curves.json, so an interrupted run goes on.
+Finished cells are kept in OUT/learning-curves.json, so an interrupted run goes on; `--again`
+computes those of `--systems` anew.
 """
 
 import argparse
 import json
+import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,7 @@ TITLES = {
     "centralized": "centralized GCN",
     "local": "local model",
 }
-SEEDS = {"strict": 3, "labelled": 3, BEFORE: 3, "lpgnn": 1, "centralized": 1}
+SEEDS = 3
 Cells = dict[str, dict[str, dict[str, Any]]]
 """By graph, by system and share, by seed."""
 
@@ -71,8 +74,8 @@ def table(cells: Cells, graph: str) -> str:
     return "\n".join(rows)
 
 
-def plot(cells: Cells, path: Path) -> None:
-    """Draw one panel for each graph, with a line for each system."""
+def draw(cells: Cells) -> str:
+    """Return an SVG with one panel for each graph, and a line for each system."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -97,13 +100,17 @@ def plot(cells: Cells, path: Path) -> None:
     np.atleast_1d(panels)[0].set_ylabel("test accuracy, %")
     np.atleast_1d(panels)[-1].legend(fontsize=8, loc="lower right")
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+    return re.sub(r" +$", "", text.getvalue(), flags=re.MULTILINE)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", action="append", help="demo and facebook by default")
     parser.add_argument("--systems", nargs="*", default=SYSTEMS)
+    parser.add_argument("--again", action="store_true", help="compute stored cells anew")
     parser.add_argument("--before", action="store_true", help="store strict as strict before")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     parser.add_argument("--plot", type=Path)
@@ -117,13 +124,13 @@ def main() -> None:
             row = BEFORE if options.before else system
             for share in SHARES:
                 kept = cells.setdefault(name, {}).setdefault(f"{row} {share:g}", {})
-                for seed in range(SEEDS[row]):
-                    if str(seed) not in kept:
+                for seed in range(SEEDS):
+                    if options.again or str(seed) not in kept:
                         kept[str(seed)] = measured(graph, system, share, seed)
                         path.write_text(json.dumps(cells, indent=1, sort_keys=True) + "\n")
         print(f"{name}\n\n{table(cells, name)}\n")
     if options.plot:
-        plot(cells, options.plot)
+        options.plot.write_text(draw(cells), "utf-8")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ PAGES = (
 )
 """Files that have generated blocks or sentences."""
 TRADEOFF = "docs/figures/strict-tradeoff.svg"
+CURVES = "docs/figures/learning-curves.svg"
 GRAPHS = {"facebook": (22_470, 170_823, 4_714, 4), "lastfm": (7_624, 27_806, 0, 18)}
 """Devices, edges, features and classes; LastFM's features cannot be obtained here."""
 SMALL_EPSILON = 8.0
@@ -487,6 +488,12 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "strict-frontier": lambda kept: table(
         strict_tables.FRONTIER_HEADINGS, strict_tables.frontier_rows(kept.read)
     ),
+    "strict-costs": lambda kept: table(
+        strict_tables.COST_HEADINGS, strict_tables.cost_rows(kept.read)
+    ),
+    "strict-small-links": lambda kept: table(
+        strict_tables.SMALL_LINK_HEADINGS, strict_tables.small_link_rows(kept.read)
+    ),
     "strict-links": lambda kept: table(
         ["", *strict_tables.LINK_GRAPHS], strict_tables.link_rows(kept.read)
     ),
@@ -525,8 +532,12 @@ def write_documents(root: Path = ROOT) -> list[str]:
     if not (root / PICTURE).exists() or numbers_in(root / PICTURE) != numbers(kept):
         draw(root / PICTURE, kept)
         changed.append(PICTURE)
-    tradeoff = draw_committed(root / "docs" / "results")
-    if (root / TRADEOFF).read_text("utf-8") != tradeoff:
-        write_text(root / TRADEOFF, tradeoff)
-        changed.append(TRADEOFF)
+    pictures = {
+        TRADEOFF: draw_committed(root / "docs" / "results"),
+        CURVES: learning_curves.draw(kept.read("learning-curves.json")),
+    }
+    for name, picture in pictures.items():
+        if (root / name).read_text("utf-8") != picture:
+            write_text(root / name, picture)
+            changed.append(name)
     return changed

@@ -74,10 +74,13 @@ FRONTIER = {
     "heterophilous": "heterophilous",
     "dense Gaussian": "gaussian",
     "300 devices": "small",
+    "shape of Cora": "citation",
 }
 """Graphs of the table before and after, by name, with their file of results."""
 BEFORE = "strict-before.json"
 """Scores of the same runs when both ends used every edge, by graph, row and seed."""
+BEFORE_AFTER = "strict-before-after.json"
+"""Costs and link scores of both versions, of `benchmarks/before_after.py`."""
 LINK_GRAPHS = {
     "Facebook": "strict-link-facebook.json",
     "Twitch ENGB": "strict-link-twitch-ENGB.json",
@@ -191,6 +194,46 @@ def _rival(cells: Any) -> str:
         return NONE
     mean, shares = f"{100 * np.mean(scores(cells)):.2f}", scores(cells, "recovered")
     return f"{mean} (rebuilds {100 * np.mean(shares):.1f} %)" if shares else mean
+
+
+COST_HEADINGS = [
+    "graph, run",
+    "bytes before",
+    "bytes now",
+    "milliseconds before",
+    "milliseconds now",
+]
+
+
+def cost_rows(read: Any) -> list[list[str]]:
+    """Return bytes that a device sends, and processor time of its simulation, before and now."""
+    found = read(BEFORE_AFTER)
+    rows = []
+    for name, now in found["now"]["costs"].items():
+        both = found["before"]["costs"][name], now
+        rows.append(
+            [
+                name,
+                *(f"{one['bytes']:,.0f}" for one in both),
+                *(f"{1000 * one['seconds']:.3f}" for one in both),
+            ]
+        )
+    return rows
+
+
+SMALL_LINK_HEADINGS = ["graph", "before", "now", "gain by seed", "gain"]
+
+
+def small_link_rows(read: Any) -> list[list[str]]:
+    """Return ROC-AUC on small graphs before and now."""
+    found = read(BEFORE_AFTER)
+    rows = []
+    for name, now in found["now"]["links"].items():
+        old = found["before"]["links"][name]
+        gains = np.subtract(now, old)
+        by_seed = ", ".join(f"{gain:+.3f}" for gain in gains)
+        rows.append([name, spread(old, 3), spread(now, 3), by_seed, f"{gains.mean():+.3f}"])
+    return rows
 
 
 def link_rows(read: Any) -> list[list[str]]:

@@ -11,6 +11,7 @@ from PIL import Image
 from reproduce.documents import (
     BLOCK,
     BLOCKS,
+    CURVES,
     PAGES,
     ROOT,
     TRADEOFF,
@@ -82,7 +83,7 @@ def test_quoted_guarantees_are_those_of_the_code() -> None:
 
 
 def test_a_changed_result_changes_the_page(tmp_path: Path) -> None:
-    for name in (*PAGES, PICTURE, TRADEOFF):
+    for name in (*PAGES, PICTURE, TRADEOFF, CURVES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")

@@ -359,6 +359,15 @@ def test_no_role_spends_more_on_its_features_than_it_may(name: str, role: Role) 
         assert spent > 0.99 * schedule.strict.feature_epsilon
 
 
+def test_vectors_of_full_norm_would_spend_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken variant: whoever does not train adds gradients as long as whoever does."""
+    monkeypatch.setattr(ClassifySchedule, "others_part", 1.0)
+    schedule = schedule_of(participation="all")
+    for role in (Role.VALIDATION, Role.TEST):
+        spent = composed(schedule, role, "features") + schedule.disclosed(role).predicted_labels
+        assert spent > 1.2 * schedule.strict.feature_epsilon
+
+
 def test_signed_features_cost_the_same_guarantee_more_noise() -> None:
     signed, plain = (present(schedule_of(signed=signs)[ENCODER].noise()) for signs in (True, False))
     assert signed.sigma == pytest.approx(math.sqrt(2) * plain.sigma)

@@ -16,6 +16,7 @@ from lumos import Graph
 from lumos.audit.attacks.replay import Transcript, changed, replay
 from lumos.strict.classify.encoder import Encoder
 from lumos.strict.classify.stages import AGREEMENT, ENCODER
+from lumos.strict.classify.trainer import ONE, StrictClassifier
 from lumos.strict.features import FeatureRows
 from lumos.training.split import Role
 
@@ -89,6 +90,28 @@ def test_devices_that_train_only_with_a_neighbour_are_found(
     here = replay(run, graph=graph)
     linked[0] = np.zeros(60, np.bool_)
     assert differ(here, without_edges(run), ENCODER)[graph.degrees > 0].all()
+
+
+def test_training_by_the_label_before_it_was_randomized_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broken variant: the label received most often, in place of the propagated one as sent."""
+    graph, roles = sixty()
+    run = run_of(graph, roles)
+
+    def before_randomization(self: StrictClassifier) -> np.ndarray:
+        return self.counts[ONE][0].counts.argmax(axis=1)
+
+    monkeypatch.setattr(StrictClassifier, "_training_label", before_randomization)
+    here = replay(run, graph=graph)
+    assert differ(here, without_edges(run), ENCODER).any()
+
+
+def test_a_run_sends_one_more_propagated_label() -> None:
+    """The default of a run, not only of its schedule: three on a small graph, otherwise two."""
+    for split, number in (((0.1, 0.1, 0.8), 3), ((0.5, 0.25, 0.25), 2)):
+        run = lumos.train("demo:300", split=split, encoder_epochs=2, epochs=12, floor=False)
+        assert run.model.kept["propagated_labels"].shape[1] == number
 
 
 # Labels: validation devices train by what they sent.

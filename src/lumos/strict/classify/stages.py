@@ -79,7 +79,7 @@ propagated labels more than otherwise, by default."""
 FEW_VALIDATE, MAX_GROWTH = 400, 4.0
 """Number of validation devices below which sums about messages get a larger share, and how much
 larger at most."""
-NOISE_SIGMAS = 0.5
+NOISE_SIGMAS = 3.0
 """Standard deviations of noise up to which gradients make small steps."""
 PROPAGATED_START = (0.7, 0.5, 0.4)
 """Initial evidence weights of propagated labels; all other inputs begin with 1."""
