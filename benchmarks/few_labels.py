@@ -28,7 +28,7 @@ edges are independent of classes."""
 SHARES = (0.02, 0.05, 0.10, 0.20)
 """Shares of training devices; as many validate, up to a quarter."""
 CONSTANTS: dict[tuple[Any, str], tuple[Any, ...]] = {
-    (stages, "NOISE_SIGMAS"): (0.25, 0.5, 1.0, 2.0, 3.0, 6.0),
+    (stages, "NOISE_SIGMAS"): (0.5, 1.0, 3.0, 6.0),
     (stages, "PROPAGATED_START"): ((0.4,) * 3, (0.7, 0.5, 0.4), (0.7,) * 3, (1.0,) * 3),
     (stages, "PREDICTED_SHARE"): (0.375, 0.5, 0.625, 0.75),
     (stages, "MORE_PROPAGATED"): (0, 1),

@@ -4,16 +4,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.narrow import present
 
 import lumos
 from lumos.audit import AuditReport, AuditRow, Scene
 from lumos.audit.attacks import sums
 from lumos.audit.attacks.sums import CanaryQuestion, CanarySum
+from lumos.audit.harness import printed
 from lumos.audit.table import EXCEEDED, NO_POWER, WITHIN
 from lumos.secagg import noise as noises
-from lumos.secagg.noise import Noise
+from lumos.secagg.noise import Noise, epsilon_for
 from lumos.strict.link.stages import LinkSchedule
 from lumos.training.config import Config
+from lumos.training.guarantees import CONTRIBUTION_ZEROED
 
 DEVICES, TRIALS = 60, 4000
 LINKS = Config.of(profile="strict", task="link", aggregate="secure", randomness="system")
@@ -82,6 +85,26 @@ def test_questions_are_those_of_the_table(graph: lumos.Graph) -> None:
         by_hand = sum((s.change / (s.noise.sigma * s.noise.clip)) ** 2 for s in one.sums)
         assert one.mu == pytest.approx(np.sqrt(by_hand))
         assert all(abs(s.norm - s.change) <= s.norm * (1 + 1e-9) for s in one.sums)
+
+
+@pytest.mark.parametrize("label_epsilon", [2.0, 6.0])
+def test_a_small_federation_has_the_budget_of_the_run(label_epsilon: float) -> None:
+    """Shares depend on numbers of devices: the canary's ε is that of the run's own table.
+
+    At ε = 2 all devices take part.
+    """
+    graph = lumos.load("demo:2000")
+    scene = Scene(graph, {"label_epsilon": label_epsilon}, tasks=("classify",))
+    recorded = scene.recorded("classify")
+    config = scene.config("classify", aggregate="secure", randomness="system")
+    for one in sums.questions(graph, config, DEVICES, roles=recorded.roles):
+        by_hand = sum((s.change / (s.noise.sigma * s.noise.clip)) ** 2 for s in one.sums)
+        assert one.mu == pytest.approx(np.sqrt(by_hand))
+        epsilon, delta = present(printed(recorded.run, one.row, one.column))
+        if one.row == CONTRIBUTION_ZEROED:
+            assert epsilon_for(one.mu, delta) == pytest.approx(epsilon, rel=0.01)
+        else:  # predicted labels are beside the sums
+            assert epsilon_for(one.mu, delta) <= epsilon * 1.001
 
 
 # Twins.

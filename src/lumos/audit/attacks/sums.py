@@ -28,6 +28,7 @@ who agreed on a key with whom. For every device the attacker picks t mask neighb
 the first draw, or as many as may collude, and is given those that it has in the second.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -102,7 +103,8 @@ def attack_canary(scene: Scene) -> Iterator[AuditRow]:
         config = scene.config(task, aggregate="secure", randomness="system", account=None)
         if settings_of(config).protect != "noise":
             continue
-        for number, question in enumerate(questions(scene.graph, config)):
+        roles = scene.recorded(task).roles if task == "classify" else np.empty(0, np.int64)
+        for number, question in enumerate(questions(scene.graph, config, roles=roles)):
             scene.say(f"{question.about}, {len(question.sums)} sums")
             view = seen_by(question, config, scene.seed)
             yield from rows(scene, question, view.by_account())
@@ -146,8 +148,16 @@ def mu_row(question: CanaryQuestion, found: "CanaryTest", how: str = "") -> Audi
     )
 
 
-def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[CanaryQuestion]:
-    """Yield the questions of the table of guarantees of a task."""
+def questions(
+    graph: Graph, config: Config, devices: int = DEVICES, *, roles: Ints | None = None
+) -> Iterator[CanaryQuestion]:
+    """Yield the questions of the table of guarantees of a task.
+
+    Args:
+        devices: number of devices of the canary's federation.
+        roles: [devices of the graph] of the run whose table it is: shares of its budget depend on
+            their numbers.
+    """
     form = feature_form(facts_of(graph), settings_of(config))
     task = config.train.task
     asked: list[tuple[Role, str, str]]
@@ -155,8 +165,17 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
         schedule: Schedule = LinkSchedule(config=config, devices=devices, **form)
         asked = [(Role.NOBODY, SUMS, "")]
     else:
-        classes = max(2, graph.class_count)
-        schedule = ClassifySchedule(config=config, devices=devices, classes=classes, **form)
+        schedule = _as_in_run(
+            ClassifySchedule(
+                config=config,
+                devices=graph.devices,
+                training=0 if roles is None else int((roles == Role.TRAIN).sum()),
+                validation=0 if roles is None else int((roles == Role.VALIDATION).sum()),
+                classes=max(2, graph.class_count),
+                **form,
+            ),
+            devices,
+        )
         asked = [(role, column, f", {column}") for role, column in COLUMNS.items()]
     for role, column, where in asked:
         for relation, change in ((FEATURES_REPLACED, "features"), (CONTRIBUTION_ZEROED, "norm")):
@@ -170,12 +189,23 @@ def questions(graph: Graph, config: Config, devices: int = DEVICES) -> Iterator[
             )
 
 
+def _as_in_run(whole: ClassifySchedule, devices: int) -> ClassifySchedule:
+    """Return a schedule of fewer devices with the stages and shares of the whole one."""
+    settings = dataclasses.replace(
+        whole.strict,
+        propagated_labels=whole.num_propagated,
+        participation="all" if whole.all_take_part else "labelled",
+    )
+    config = dataclasses.replace(whole.config, profile_settings=settings)
+    return dataclasses.replace(whole, config=config, devices=devices)
+
+
 def _canary_sums(schedule: Schedule, field: str, role: Role = Role.NOBODY) -> list[CanarySum]:
     """Return the sums that a device of some role can change, for a field of `Sensitivity`."""
     return [
-        CanarySum(_present(stage.noise(step)), stage.sensitivity.norm, change)
+        CanarySum(_present(stage.noise(step)), part * stage.sensitivity.norm, part * change)
         for stage in schedule.stages_of(role)
-        if (change := getattr(stage.sensitivity, field))
+        if (change := getattr(stage.sensitivity, field)) and (part := stage.part(role))
         for step in range(stage.num_sums)
     ]
 
