@@ -46,8 +46,9 @@ def part_of_facebook(size: int) -> lumos.Graph:
     place[kept] = np.arange(size)
     inside = (place[ends] >= 0).all(axis=1)
     features: Any = graph.features
+    labels = np.asarray(graph.labels)[kept]
     return lumos.Graph.from_edges(
-        place[ends[inside]], devices=size, features=features[kept], labels=graph.labels[kept]
+        place[ends[inside]], devices=size, features=features[kept], labels=labels
     )
 
 
