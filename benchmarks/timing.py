@@ -58,12 +58,13 @@ class Results:
     def write(self) -> None:
         """Write all results."""
         if self._path is not None:
-            whole = {"; ".join(key): asdict(of) for key, of in sorted(self._found.items())}
+            found = sorted((key, of) for key, of in self._found.items() if of.areas)
+            whole = {"; ".join(key): asdict(of) for key, of in found}
             self._path.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
 
     def show(self) -> None:
         """Print a line for each."""
-        for key, found in sorted(self._found.items()):
+        for key, found in sorted((key, of) for key, of in self._found.items() if of.areas):
             mean = found.mean
             print(
                 f"{', '.join(key)}: area {mean.value:.3f}, standard error {mean.error:.3f}, "

@@ -6,6 +6,7 @@ sentences are those of `reproduce.sentences`.
 """
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,6 +43,7 @@ PAGES = (
     "docs/howto/read-guarantees.md",
     "docs/audit.md",
     "docs/howto/own-model.md",
+    "docs/deployment.md",
 )
 """Files that have generated blocks or sentences."""
 TRADEOFF = "docs/figures/strict-tradeoff.svg"
@@ -458,7 +460,41 @@ def own_layers_block(kept: Kept) -> str:
     return table(["network", "given as", "test accuracy, % (seeds)", "weights"], rows)
 
 
+TIMING = {
+    "watching": "watching, devices late by 0.3 s in the mean",
+    "staggered by less than a tick": "sums delivered one after another, 0.037 s apart",
+    "staggered by more than a tick": "sums delivered one after another, 0.43 s apart",
+    "withheld sum": "one sum withheld for 10 s",
+    "forged sum": "a forged sum, and a forged end of the round",
+    "exclusion": "a device falsely left out",
+    "crash": "a device killed, and started again",
+    "real processes, sums 0.8 s apart": "12 real processes, sums 0.8 s apart",
+}
+"""Attacks on timing, and how the table names them."""
+
+
+def timing_block(kept: Kept) -> str:
+    """Return what attacks on timing find, without the defence and with it."""
+    found = {tuple(key.split("; "))[1:]: of for key, of in kept.read("timing.json").items()}
+    rows = []
+    for attack, name in TIMING.items():
+        cells = [name]
+        for kind in ("before", "now"):
+            of = found.get((attack, kind))
+            if of is None:
+                cells += [claims.NONE] * 2
+                continue
+            runs = len(of["areas"])
+            error = math.sqrt(sum(error**2 for error in of["errors"])) / runs
+            shown = f"{np.mean(of['areas']):.3f} ± {error:.3f} ({runs})"
+            cells += [shown, f"{of['named']}, {of['true']}"]
+        rows.append(cells)
+    headings = ["attack", "without the defence", "named, edges", "now", "named, edges"]
+    return table(headings, rows)
+
+
 BLOCKS: dict[str, Callable[[Kept], str]] = {
+    "timing": timing_block,
     "comparison": comparison_block,
     "results": results_block,
     "claims": lambda kept: claims_block(kept, "facebook"),
