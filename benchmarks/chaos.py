@@ -4,7 +4,7 @@
 broker among them; 10 % of packets lost, doubled and late; a partition of 10 s. Both sides in one
 run: the weights of the simulation, and bytes on the wire against those of the ledger.
 
-    python benchmarks/chaos.py [--graph demo:60] [--kills 20] [--epochs N] [--calm]
+    python benchmarks/chaos.py [--graph demo:60] [--kills 20] [--epochs N] [--calm] [--paper]
 """
 
 import argparse
@@ -78,9 +78,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--calm", action="store_true", help="without any fault, to compare")
+    parser.add_argument("--paper", action="store_true", help="the paper's training")
     asked = parser.parse_args()
     settings: dict[str, Any] = {} if asked.epochs is None else {"epochs": asked.epochs}
-    simulated = lumos.train(asked.graph, aggregate="secure", randomness="seeded", **settings)
+    shards = 1
+    if asked.paper:  # torch adds up the numbers of one device as a device does
+        settings |= {"profile": "paper", "balancer": "greedy", "select": "last"}
+        shards = lumos.load(asked.graph).devices
+    simulated = lumos.train(
+        asked.graph, aggregate="secure", randomness="seeded", shards=shards, **settings
+    )
     expected = simulated.summary()["weights_sha256"]
     with tempfile.TemporaryDirectory() as folder:
         layout = laid_out(asked.graph, Path(folder) / "federation")

@@ -51,9 +51,9 @@ def write(graph: lumos.Graph, devices: np.ndarray, path: Path) -> None:
     )
 
 
-def up(path: Path, out: Path, *options: str) -> dict[str, Any]:
+def up(path: Path | str, out: Path, *options: str) -> dict[str, Any]:
     """Run real devices; the object that `lumos up --json` prints."""
-    command = ["lumos", "up", str(path), "--randomness", "simulated", "--out", str(out), "--keep"]
+    command = ["lumos", "up", str(path), "--randomness", "seeded", "--out", str(out), "--keep"]
     ran = subprocess.run(
         [sys.executable, "-m", *command, "--json", *options],
         capture_output=True,

@@ -37,7 +37,7 @@ from lumos.graph.facts import facts_of
 from lumos.ldp.account import FILE as ACCOUNT
 from lumos.ldp.account import PrivacyAccount
 from lumos.runs.predict import NewDevice, predict_new_devices
-from lumos.training.guarantees import cells_of
+from lumos.training.guarantees import cells_of, guarantees_something
 from lumos.training.split import Role
 
 FILE = Path(__file__).with_name("pinned.json")
@@ -294,7 +294,7 @@ def run_numbers(run: Any) -> Numbers:
     numbers["ledger"] = ledger_numbers(run.ledger)
     numbers["trees"] = tree_numbers(run.trees)
     cells = printed_guarantees(run)
-    if cells:
+    if guarantees_something(run.guarantees):
         numbers["guarantees"] = [[epsilons(cell) for cell in row] for row in cells]
         numbers["exact_guarantees"] = exact_guarantees(run)
     return numbers

@@ -161,6 +161,7 @@ def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
         "cpu_seconds_per_device": 0.66,
         "megabytes_per_device": None,
         "estimates": estimates,
+        "max_workload": 0,
         "weights_sha256": "abc",
         "run": "runs/up",
     }

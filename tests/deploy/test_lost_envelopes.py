@@ -85,7 +85,7 @@ class Lossy(Federation):
 
 
 def building(balancer: str) -> Config:
-    steps = {"iterations": 10} if balancer == "mcmc" else {}
+    steps = {"epochs": 1} | ({"iterations": 10} if balancer == "mcmc" else {})
     return Config.asked(
         profile="paper", balancer=balancer, compare="secure", aggregate="secure", **steps
     )

@@ -326,7 +326,7 @@ def test_a_plan_states_what_the_table_of_guarantees_says(twelve: PartsFolder) ->
         ({"task": "link"}, {}, "no guarantee about one edge"),
         ({"task": "link"}, {"run_epsilon": {"edge": float("inf")}}, ""),
         ({"profile": "paper"}, {}, "it has `profile='paper'`"),
-        ({"profile": "paper"}, {"profiles": ["strict", "paper"]}, "no guarantee about one edge"),
+        ({"profile": "paper"}, {"profiles": ["strict", "paper"]}, "no guarantee about one label"),
         ({}, {"min_devices": 13}, "it is for 12 devices, and the owner's limit `min_devices` is"),
         ({}, {"min_noise": 0.6}, "noise of 0.559 times"),
         ({}, {"run_epsilon": {"record": 10.9}}, "ε = 11 at δ = 1e-05 about one record"),

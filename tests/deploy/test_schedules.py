@@ -1,17 +1,26 @@
 """Random schedules of kills: every run ends, and nobody is left out who was not away for long."""
 
+from typing import Any
+
 import pytest
 from tests.deploy.schedules import Schedule, play
 
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
 
+PAPER: dict[str, Any] = {
+    "profile": "paper",
+    "balancer": "greedy",
+    "compare": "secure",
+    "aggregate": "secure",
+}
 SETTINGS = {
     "classify": Config.asked(aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8),
     "link": Config.asked(task="link", aggregate="secure", embedding=4),
-    "trees": Config.asked(profile="paper", balancer="greedy", compare="secure", aggregate="secure"),
+    "trees": Config.asked(**PAPER, epochs=1),
+    "paper": Config.asked(**PAPER, epochs=3),
 }
-PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
+PACKETS = {"classify": 1600, "link": 12700, "trees": 660, "paper": 3100}
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,8 @@ PACKETS = {"classify": 1600, "link": 12700, "trees": 660}
         pytest.param("link", 4, marks=pytest.mark.long),
         *(("trees", seed) for seed in range(10, 14)),
         *(pytest.param("trees", seed, marks=pytest.mark.long) for seed in range(14, 30)),
+        *(("paper", seed) for seed in range(3)),
+        *(pytest.param("paper", seed, marks=pytest.mark.long) for seed in range(3, 30)),
     ],
 )
 def test_a_run_with_kills_ends(

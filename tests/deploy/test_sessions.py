@@ -37,6 +37,7 @@ STEPS = 10
 def building(request: pytest.FixtureRequest) -> Config:
     """The trees of the paper's profile, with secret comparisons."""
     steps = {"iterations": STEPS} if request.param == "mcmc" else {}
+    steps["epochs"] = 1
     return Config.asked(
         profile="paper", balancer=request.param, compare="secure", aggregate="secure", **steps
     )
@@ -167,6 +168,7 @@ def test_a_budget_of_comparisons_is_one_for_all_attempts(twelve: PartsFolder, le
         balancer="greedy",
         compare="secure",
         aggregate="secure",
+        epochs=1,
         comparison_budget=(1 + left) * one + 0.001,
     )
     federation = Federation(twelve, config)

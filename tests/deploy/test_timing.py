@@ -13,7 +13,7 @@ from tests.deploy.watched import split
 from lumos.deploy.attacks import exchanged
 from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, RoundKey
 from lumos.deploy.protocol.rounds import FlagMasks
-from lumos.deploy.virtual import ATTACKED, ROUNDS, Federation, pair_secret
+from lumos.deploy.virtual import ATTACKED, ROUNDS, TIMING_ATTACKS, Federation, pair_secret
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
@@ -21,6 +21,10 @@ from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
 
 CONFIG = Config.asked(aggregate="secure", **ATTACKED)
+PAPER = Config.asked(
+    profile="paper", aggregate="secure", compare="secure", balancer="none", epochs=6
+)
+"""Every epoch, and so each attacked phase, begins with rounds between neighbours."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +45,24 @@ def test_rounds_between_neighbours_are_attacked(two_graphs: list[PartsFolder]) -
 
     Federation(two_graphs[0], CONFIG, watch=look).run()
     assert found == set(ROUNDS)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, marks=() if attack in ("watching", "forged sum") else pytest.mark.long)
+        for attack in TIMING_ATTACKS
+    ],
+)
+def test_leaves_and_gradients_show_no_edge(two_graphs: list[PartsFolder], attack: str) -> None:
+    """All that the coordinator receives in the paper's training is the same for other edges."""
+    views = []
+    for folder in two_graphs:
+        attacked = TIMING_ATTACKS[attack](Federation(folder, PAPER), 1)
+        attacked.run()
+        views.append(attacked.view)
+    assert len(views[0]) > 12 * 30
+    assert views[0] == views[1]
 
 
 # Masked flags.

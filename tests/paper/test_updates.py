@@ -74,7 +74,7 @@ class InTheClear:
         self._ideal = IdealAggregator(shard, endpoint, settings)
         self.setup = self._ideal.setup
 
-    def sum_updates(self, update: Any) -> Program[Any]:
+    def sum_updates(self, update: Any, *_: Any) -> Program[Any]:
         return self._ideal.sum(update(True))
 
 

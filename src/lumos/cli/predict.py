@@ -13,6 +13,7 @@ from lumos.cli.common import report as print_report
 from lumos.display import displayed
 from lumos.errors import InputError, UsageError
 from lumos.storage import PRIVATE
+from lumos.training.guarantees import guarantees_something
 from lumos.training.profile import STRICT
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def predict(
 
     trained = load_run(run)
     train = trained.config.train
-    if scores is not None and (trained.class_names or not trained.guarantees):
+    protected = guarantees_something(trained.guarantees)
+    if scores is not None and (trained.class_names or not protected):
         raise UsageError(
             "--scores has no effect for this run, only for one of --task link with guarantees; "
             "leave it out"

@@ -33,7 +33,7 @@ from lumos.graph import load
 from lumos.graph.arrays import MIN_CONVERTED, frozen_sparse
 from lumos.graph.parts.parts_folder import refuse_taken
 from lumos.runs.text import estimate_texts
-from lumos.storage import private_folder, write_json
+from lumos.storage import private_folder
 from lumos.training.config import TRAIN_OPTIONS
 from lumos.training.given_split import reading_of
 
@@ -161,11 +161,8 @@ def _run(
             task = settings.get("task", "classify")
             result = {"graph": graph, "task": task, **_trained(federation, status)}
             result["seconds_in_all"] = round(time.monotonic() - began, 3)
-            if result["weights_sha256"]:
-                federation.save_run(home)
-                result["run"] = str(home)
-            elif out is not None:  # trees alone are no run
-                write_json(out / "result.json", result, private=True)
+            federation.save_run(home)
+            result["run"] = str(home)
             if keep or stay:
                 result["participants"] = str(place)
             if common.json:
@@ -316,11 +313,10 @@ def show_result(result: dict[str, Any]) -> None:
         f"{result['graph']}: {result['devices']:,} devices in processes of their own, randomness: "
         f"{result['randomness']}"
     )
-    if result["sums"]:
-        screen.print(
-            f"{result['sums']:,} masked sums in {result['seconds']:,.1f} s, "
-            f"{result['seconds_per_sum']:.3f} s each"
-        )
+    screen.print(
+        f"{result['sums']:,} masked sums in {result['seconds']:,.1f} s, "
+        f"{result['seconds_per_sum']:.3f} s each"
+    )
     screen.print(f"left out: {lost or 'nobody'}")
     wire, ledger = result["wire_bytes_per_device"], result["ledger_bytes_per_device"]
     weight = result["megabytes_per_device"]
@@ -334,10 +330,9 @@ def show_result(result: dict[str, Any]) -> None:
     for line in estimated(result["estimates"]):
         screen.print(line)
     show_guarantees(result)
-    if result["weights_sha256"]:
-        screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
-    else:
+    if result["max_workload"]:
         screen.print(f"largest workload: {result['max_workload']:,} edges")
+    screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
     if "run" in result:
         screen.print(f"the run: {result['run']} (lumos report {result['run']})")
     if "participants" in result:

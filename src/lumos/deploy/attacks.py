@@ -31,7 +31,7 @@ from lumos.deploy.protocol.frames import (
     MaskedFlags,
     RoundKey,
 )
-from lumos.deploy.protocol.job import SETUP, TrainingJob
+from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
 from lumos.deploy.protocol.mailbox import FORGOTTEN, MAX_AHEAD, Mailbox
 from lumos.deploy.protocol.rounds import DeviceRounds, FlagMasks
 from lumos.deploy.virtual import (
@@ -342,7 +342,9 @@ def rounds_spoken(federation: Federation, until: Callable[[], bool] | None = Non
 @attack("barriers", "degrees from who speaks in rounds between devices")
 def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
     """Yield what a coordinator learns while edges are assigned, and while links are trained."""
-    trees = Config.asked(profile=PAPER, balancer="optimal", compare="secure", aggregate="secure")
+    trees = Config.asked(
+        profile=PAPER, balancer="optimal", compare="secure", aggregate="secure", epochs=1
+    )
     links = Config.asked(task="link", embedding=4, aggregate="secure")
     narrow = split_into_devices(merged_features(scene.graph, 32), scene.folder / "narrow")
     degrees = np.asarray(scene.graph.degrees)
@@ -350,7 +352,7 @@ def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
 
     def area(parts: PartsFolder, config: Config, device_type: type[DeviceParticipant]) -> float:
         federation = Federation(parts, config, device_type=device_type)
-        last = federation.coordinator.job.last if config is trees else LINK_ROUNDS
+        last = TREES if config is trees else LINK_ROUNDS
         spoken = rounds_spoken(federation, partial(_is_after, federation, last))
         return auc(spoken[high], spoken[~high])
 

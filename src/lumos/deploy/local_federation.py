@@ -230,8 +230,9 @@ def load_program(path: Path) -> None:
     """Import all code that devices of a run need; read only public files of the folder."""
     plan, manifest = read_plan(path), read_manifest(path)
     job = TrainingJob(manifest, plan.config, None, None)
-    for phase in (TREES, SETUP)[: job.last + 1]:
+    for phase in (TREES, SETUP):
         job.program(phase)  # as the coordinator has it, and not run
+    job.trainer.warm_up()
 
 
 def run_devices(
@@ -440,9 +441,9 @@ class LocalFederation:
         )
         return {
             "devices": whole["devices"],
-            "estimates": whole.get("estimates", {}),
-            "guarantees": whole.get("guarantees", []),
-            "guarantee": whole.get("guarantee", []),
+            "estimates": whole["estimates"],
+            "guarantees": whole["guarantees"],
+            "guarantee": whole["guarantee"],
             "lost": sorted(lost),
             "left_out": whole["left_out"],
             "sums": whole["sums"],

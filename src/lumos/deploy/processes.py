@@ -31,7 +31,7 @@ from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder, ref
 from lumos.deploy.protocol.coordinator import CoordinatorParticipant
 from lumos.deploy.protocol.device import AnsweringParticipant, DeviceParticipant
 from lumos.deploy.protocol.frames import Alive, Frame
-from lumos.deploy.protocol.job import ANSWERS_WITH, TREES, TrainingJob
+from lumos.deploy.protocol.job import ANSWERS_WITH, TrainingJob
 from lumos.deploy.protocol.questions import PairQuestions
 from lumos.deploy.state import (
     ATTEMPTS,
@@ -187,7 +187,7 @@ class _ParticipantProcess:
             "run": self._folder.plan.tag.hex(),
             "randomness": self._folder.plan.config.train.randomness,
             "sums": int(snapshot.get(SUM_NUMBER, 0)),
-            "weights_sha256": weights_digest(weights) if weights else None,
+            "weights_sha256": weights_digest(weights),
             "ledger": job.ledgers.totals(),
         }
 
@@ -211,10 +211,6 @@ class _ParticipantProcess:
     def _delete(self, *names: str) -> None:
         for name in names:
             (self._folder.path / name).unlink(missing_ok=True)
-
-
-def _weights(job: TrainingJob) -> Arrays:
-    return {} if job.last == TREES else job.trainer.state_dict("model")
 
 
 def _refuse_interrupted(stop: StopRequest) -> None:
@@ -412,7 +408,7 @@ class DeviceProcess(_ParticipantProcess):
         job = participant.job
         if int(snapshot["phase"]) <= job.last:
             return snapshot
-        weights = _weights(job)
+        weights = job.trainer.state_dict("model")
         result = {
             **self._result(job, weights, snapshot),
             "device": self._folder.participant,
@@ -421,13 +417,12 @@ class DeviceProcess(_ParticipantProcess):
             "account": self._account("").summary(),
             "left_out": sorted(participant.out),
         }
-        if weights:
-            outcome = job.trainer.outcome(job.result, own_ledger(job.ledgers.flows()))
-            told = (
-                f"The coordinator says that {job.total - len(participant.out):,} of {job.total:,} "
-                f"devices were there at the end; the figures need {job.minimum:,} in each sum."
-            )
-            result |= self._guarantees(outcome.guarantees, told)
+        outcome = job.trainer.outcome(job.result, own_ledger(job.ledgers.flows()))
+        told = (
+            f"The coordinator says that {job.total - len(participant.out):,} of {job.total:,} "
+            f"devices were there at the end; the figures need {job.minimum:,} in each sum."
+        )
+        result |= self._guarantees(outcome.guarantees, told)
         if part_of(snapshot, ANSWERS_WITH):
             self._answering.begin(snapshot)
         self._store.write_result(weights, result)
@@ -497,7 +492,7 @@ def coordinator_run(
     from lumos.runs.schema import About, AboutSplit, PerEpoch, Split, TreeSummary
 
     config, facts = plan.config, manifest.graph
-    task, epochs = config.train.task, config.train.epochs
+    task, epochs = config.train.task, job.trainer.last_epoch()
     drawn, loss_of, none = manifest.split(task), dict(losses), np.empty(0, np.int64)
     ledger = own_ledger(job.ledgers.flows())
     flows = job.ledgers.totals()
@@ -724,7 +719,7 @@ class CoordinatorProcess(_ParticipantProcess):
         """After the last phase, keep the result; add to the snapshot how long the run took."""
         job = participant.job
         if int(snapshot["phase"]) > job.last:
-            weights = _weights(job)
+            weights = job.trainer.state_dict("model")
             result = self._result(job, weights, snapshot)
             sums = result["sums"]
             result |= {
@@ -734,10 +729,9 @@ class CoordinatorProcess(_ParticipantProcess):
                 "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
                 "losses": self._history.all_losses.values(),
             }
-            if weights:
-                model = self._save_run(job, weights).model
-                result["estimates"] = model.estimates
-                result |= self._guarantees(model.guarantees, job.trainer.noise_added())
+            model = self._save_run(job, weights).model
+            result["estimates"] = model.estimates
+            result |= self._guarantees(model.guarantees, job.trainer.noise_added())
             self._store.write_result(weights, result)
         self._history.all_losses.sync()  # those of before the snapshot are not computed again
         return {**snapshot, _SECONDS: np.array(self._seconds)}

@@ -317,7 +317,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     """Number of times that the present phase has begun again."""
     epochs: int
-    """Epochs in all; 0 for a run that builds trees only."""
+    """Epochs in all."""
     stages: list[RunStage]
     """Stages of training, in order."""
     sums: int
@@ -391,8 +391,7 @@ def status_of(
     job, texts = participant.job, config.profile.texts(config)
     silent = participant.silent(now, ANSWERS * beat)
     shown = min(participant.phase, job.last)
-    trains = job.last > 0
-    stages = {texts.first_stage: 1, **texts.stages} if trains else {}
+    stages = {texts.first_stage: 1, **texts.stages}
     steps = job.steps_in(participant.phase)
     step = min(job.steps, steps)
     seconds_left = history.seconds_left(steps) if step else None
@@ -409,7 +408,7 @@ def status_of(
         phases=job.last + 1,
         phases_done=participant.phase,
         attempt=participant.attempt,
-        epochs=config.train.epochs if trains else 0,
+        epochs=config.train.epochs,
         stages=[RunStage(name=name, first=first) for name, first in stages.items()],
         sums=participant.sums,
         seconds_per_sum=history.seconds_per_sum,

@@ -26,6 +26,7 @@ from lumos.training.guarantees import (
     NO_GUARANTEE,
     RECORD_REPLACED,
     cells_of,
+    guarantees_something,
 )
 from lumos.training.metrics import CLASS_SCORES, LINK_SCORES
 from lumos.training.profile import PAPER, PROFILES, STRICT
@@ -542,7 +543,7 @@ def protection_of(result: Mapping[str, Any]) -> str:
     """
     if "protects" in result:
         return str(result["protects"])
-    if result.get("guarantees"):
+    if guarantees_something(result.get("guarantees", [])):
         return protection(result["guarantees"])
     epsilon = result["epsilon"]
     released = f"; ε = {float(epsilon):g} covers releases alone" * bool(epsilon)

@@ -67,6 +67,8 @@ LABELS, PROPAGATED, PREDICTED = "labels", "propagated labels", "predicted labels
 ASKED, ANSWERED, CALIBRATION = "queries asked", "queries answered", "queries of calibration"
 QUERIES = (ASKED, ANSWERED, CALIBRATION)
 """Kinds of charges in score queries about links."""
+UNPROTECTED = "runs without protection"
+"""Kind of charge for runs that disclose what no ε describes: their number."""
 LABEL, FEATURES, RECORD, NORM, EDGE = "label", "features", "record", "norm", "edge"
 QUESTIONS = (LABEL, FEATURES, RECORD, NORM, EDGE)
 """Changes for which μ² of sums is counted: another label, if sums use it; other features; another
@@ -565,9 +567,14 @@ class PrivacyAccount:
             return total
 
     def summary(self) -> dict[str, float]:
-        """Return the largest total of any device, by the limit that it counts against."""
+        """Return the largest total of any device, by the limit that it counts against.
+
+        Runs that no ε describes count against no limit; they are there if there are any.
+        """
         reached: dict[str, float] = {}
         with self.transaction():
+            if unprotected := float(self._total(UNPROTECTED)[self._place].max(initial=0)):
+                reached[UNPROTECTED] = unprotected
             for limit in self._limits:
                 largest = float(self._totals(limit)[self._place].max(initial=0))
                 before = reached.get(limit.setting, 0.0)

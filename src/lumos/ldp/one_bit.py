@@ -7,7 +7,7 @@ and all ρ together at most d·ε' ≤ ρ·ε. (The paper divides by the workloa
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from lumos.device.randomness import PrivateRandomness
 from lumos.errors import UsageError, one_of
+from lumos.graph.arrays import spans
 from lumos.ldp.bounds import Features, Sparse, within
 from lumos.registry import Registry
 from lumos.typing import Doubles, Flags, Floats, Ints, Words
@@ -345,6 +346,17 @@ class Elements:
             values=None if self.values is None else self.values[here],
         )
 
+    def take(self, rows: Ints) -> "Elements":
+        """Those of the branches `rows`."""
+        counts = np.diff(self.offsets)[rows]
+        here = spans(self.offsets[rows], counts)
+        return Elements(
+            sign=self.sign,
+            offsets=np.concatenate([[0], np.cumsum(counts)]),
+            numbers=self.numbers[here],
+            values=None if self.values is None else self.values[here],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -432,6 +444,11 @@ class RecoveredFeatures:
             scale=self.scale[rows],
             filler=self.filler,
         )
+
+    def take(self, rows: Ints) -> "RecoveredFeatures":
+        """The branches `rows`."""
+        received = tuple(some.take(rows) for some in self.received)
+        return replace(self, received=received, scale=self.scale[rows])
 
     def dense(self) -> Floats:
         """[branches, d] as an ordinary array, for small graphs and generic layers."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from lumos.device.randomness import PrivateRandomness
 from lumos.errors import ProtocolError
+from lumos.graph.arrays import spans
 from lumos.ldp.bounds import Features
 from lumos.ldp.one_bit import EncoderSettings, Released, recover, release
 from lumos.typing import Bytes, Doubles, Flags, Ints
@@ -41,6 +42,14 @@ class Messages:
     def lengths(self) -> Ints:
         """[messages] bytes of each."""
         return np.diff(self.offsets)
+
+    def take(self, rows: Ints) -> "Messages":
+        """The messages at `rows`."""
+        lengths = self.lengths[rows]
+        return Messages(
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            data=self.data[spans(self.offsets[rows], lengths)],
+        )
 
     def part(self, number: int) -> tuple[Ints, Bytes, Ints]:
         """Part `number` of the messages that have one, for a batch of a topic of any width.

@@ -4,8 +4,9 @@ The door `open` protects nothing. What passes there is what section VI of the pa
 `lumos.paper.trainer.exposure` describes what it gives away (errata A to H).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -15,11 +16,12 @@ from torch import Tensor
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.exchange.messages import Door, Inbox, Outbox, Topic
-from lumos.ldp import ENCODERS, EncoderSettings, RecoveredFeatures, joined
+from lumos.exchange.messages import Batch, CheckMessages, Door, Outbox, Topic
+from lumos.ldp import ENCODERS, EncoderSettings, Messages, RecoveredFeatures, joined
 from lumos.ldp.bounds import Features
+from lumos.ldp.wire import PART
 from lumos.paper.profile import Recovery
-from lumos.typing import Flags, Ints
+from lumos.typing import Bytes, Flags, Ints
 
 CARRY = Topic(
     name="train/carry",
@@ -44,21 +46,21 @@ CLEAR_FEATURES = Topic(
     name="train/features-in-the-clear",
     door=Door.OPEN,
     shape=None,
-    learns="a neighbour gets the sender's features without noise (ε = inf)",
+    learns="exposed to neighbours: the sender's features without noise (ε = inf)",
 )
 LEAF = Topic(
     name="train/leaf",
     door=Door.OPEN,
     shape=None,
-    learns="a device gets its leaf's embedding from a neighbour's tree: a function of the "
-    "neighbour's raw features",
+    learns="exposed to neighbours: a device gets its leaf's embedding from a neighbour's tree, a "
+    "function of the neighbour's raw features",
 )
 LEAF_GRADIENT = Topic(
     name="train/leaf-gradient",
     door=Door.OPEN,
     shape=None,
-    learns="a neighbour gets the gradient of its leaf: it depends on the sender's label or links, "
-    "and its factor on the number of leaves",
+    learns="exposed to neighbours: a neighbour gets the gradient of its leaf, which depends on the "
+    "sender's label or links, and its factor on the number of leaves",
 )
 ASK = Topic(
     name="train/ask",
@@ -70,13 +72,15 @@ EMBEDDING = Topic(
     name="train/embedding",
     door=Door.OPEN,
     shape=None,
-    learns="whoever asked gets an embedding computed from raw features, non-neighbours too",
+    learns="exposed to neighbours, and to non-neighbours who asked: an embedding computed from raw "
+    "features",
 )
 EMBEDDING_GRADIENT = Topic(
     name="train/embedding-gradient",
     door=Door.OPEN,
     shape=None,
-    learns="the asked device, non-neighbours too, gets the direction of the asker's own embedding",
+    learns="exposed to neighbours, and to non-neighbours that were asked: the direction of the "
+    "asker's own embedding",
 )
 
 
@@ -84,32 +88,87 @@ ReceivedFeatures: TypeAlias = "RecoveredFeatures | Features"
 """Features of neighbours: as the one-bit mechanism has them, dense, or CSR."""
 
 
-def send_rows(topic: Topic, sender: Ints, receiver: Ints, rows: Tensor) -> Outbox:
+def send_rows(
+    topic: Topic,
+    sender: Ints,
+    receiver: Ints,
+    rows: Tensor,
+    *,
+    awaits: Ints | None = None,
+    check: CheckMessages | None = None,
+) -> Outbox:
     """An outbox of one row of numbers for each message, little-endian float32.
 
     Args:
         sender, receiver: [messages] ids.
         rows: [messages, width] to send; the caller must not use the array afterwards.
+        awaits, check: see `Outbox`.
     """
     body = np.ascontiguousarray(rows.detach().numpy(), "<f4").view(np.uint8)
-    return topic.send(sender, receiver, body, lengths=np.full(len(sender), body.shape[1]))
+    lengths = np.full(len(sender), body.shape[1])
+    return topic.send(sender, receiver, body, lengths=lengths, awaits=awaits, check=check)
 
 
-def received_rows(topic: Topic, inbox: Inbox, width: int) -> Tensor:
+def received_rows(topic: Topic, batch: Batch, width: int) -> Tensor:
     """[messages, width] the received rows.
 
     Raises:
         ProtocolError: a message is not `width` finite numbers.
     """
-    if not inbox.batch.messages:
+    if not batch.messages:
         return torch.empty(0, width)
-    lengths = inbox.batch.lengths
-    if inbox.body.shape[1] != 4 * width or lengths is None or (lengths != 4 * width).any():
+    lengths = batch.lengths
+    if batch.body.shape[1] != 4 * width or lengths is None or (lengths != 4 * width).any():
         raise ProtocolError(f"topic {topic.name!r}: a message is not {width} numbers")
-    rows = np.require(np.ascontiguousarray(inbox.body).view("<f4"), np.float32, ["C", "W"])
+    rows = np.require(np.ascontiguousarray(batch.body).view("<f4"), np.float32, ["C", "W"])
     if not np.isfinite(rows).all():
         raise ProtocolError(f"topic {topic.name!r}: a message has a number that is not finite")
     return torch.from_numpy(rows)
+
+
+def received_slots(topic: Topic, shard: Shard, batch: Batch, allowed: Ints) -> Ints:
+    """[messages] slots over which messages came, increasing.
+
+    Args:
+        allowed: slots over which a message may come, once, increasing. A device that is lost sends
+            none.
+
+    Raises:
+        ProtocolError: a message came over another slot, or two came over one.
+    """
+    sender, receiver = batch.sender, shard.local(batch.receiver)
+    if np.array_equal(shard.neighbours[allowed], sender) and np.array_equal(
+        shard.owner[allowed], receiver
+    ):
+        return allowed
+    slots = shard.slots_or_none(receiver, sender)
+    if not np.isin(slots, allowed).all() or (np.diff(slots) <= 0).any():
+        raise ProtocolError(f"topic {topic.name!r}: a message was not expected, or came twice")
+    return slots
+
+
+def from_slots(
+    topic: Topic, shard: Shard, allowed: Ints, width: int | None = None
+) -> CheckMessages:
+    """The check of messages that `received_slots`, and with a width `received_rows`, take."""
+
+    def check(batch: Batch) -> None:
+        received_slots(topic, shard, batch, allowed)
+        if width is not None:
+            received_rows(topic, batch, width)
+
+    return check
+
+
+class ExchangedFeatures(NamedTuple):
+    """The features of neighbours, and who takes part in the trees of whom."""
+
+    features: ReceivedFeatures
+    """[branches that arrived, d] as receivers recover them."""
+    branches: Ints
+    """[branches that arrived] slots of the neighbours whose features came, increasing."""
+    carriers: Ints
+    """[leaves elsewhere] slots of the neighbours that have a leaf for the hosted device."""
 
 
 def exchange_features(
@@ -119,30 +178,43 @@ def exchange_features(
     settings: EncoderSettings,
     *,
     step: int = 0,
-) -> Program[ReceivedFeatures]:
+) -> Program[ExchangedFeatures]:
     """Send features to every device whose tree has a leaf for the sender, once per run.
+
+    A neighbour that is lost on the way has no branch.
 
     Args:
         leaves: [slots] whether the neighbour has a leaf in the hosted device's tree.
         features: [hosted, d] to release.
         settings: ε, bounds, bins.
         step: number of this release; each has randomness of its own, and each costs ε again.
-
-    Returns:
-        the recovered features for each branch, in the order of the branches.
     """
-    kept = np.flatnonzero(leaves)
-    inbox = yield CARRY.along(shard, kept, 0)
+    branches, every = np.flatnonzero(leaves), np.arange(len(leaves))
+    inbox = yield CARRY.send(
+        shard.ids_of(shard.owner[branches]),
+        shard.neighbours[branches],
+        0,
+        awaits=shard.neighbours,
+        check=from_slots(CARRY, shard, every),
+    )
+    carriers = received_slots(CARRY, shard, inbox.batch, every)
     # By receiver, then sender: for each hosted device its receivers in increasing order.
     sender, receiver = inbox.receiver, inbox.sender
     receivers = np.bincount(shard.local(sender), minlength=len(shard))
     encoder, width = ENCODERS[settings.encoder], features.shape[1]
     messages, epsilon = encoder.encode(features, receivers, settings, shard.randomness, step)
     topic = SHARED_FEATURES if encoder.common else FEATURES if settings.noisy else CLEAR_FEATURES
-    owner, neighbour = shard.owner[kept], shard.neighbours[kept]
-    keys = owner * shard.total + neighbour  # increasing: the order of the branches
-    parts = []
-    for number in range(encoder.rounds(width, settings)):
+    rounds = encoder.rounds(width, settings)
+
+    def check(batch: Batch) -> None:
+        received_slots(topic, shard, batch, branches)
+        if rounds == 1 and batch.messages:
+            whole = joined([_part(np.arange(batch.messages), batch)], batch.messages)
+            encoder.decode(whole, width, settings)
+
+    parts: list[tuple[Ints, Bytes, Ints]] = []
+    there = going = branches
+    for number in range(rounds):
         rows, body, lengths = messages.part(number)
         # ε belongs to the whole message, and its first part pays it.
         spent = epsilon[rows] if number == 0 else np.zeros(len(rows))
@@ -152,19 +224,37 @@ def exchange_features(
             body,
             lengths=lengths,
             epsilon=spent if settings.noisy else None,
+            awaits=shard.neighbours,
+            check=check,
         )
-        arrived = shard.local(inbox.receiver) * shard.total + inbox.sender
-        branch = np.minimum(np.searchsorted(keys, arrived), max(0, len(keys) - 1))
-        if number == 0 and not np.array_equal(keys, arrived):
-            raise ProtocolError("features: a message is missing, or was not asked for")
-        if len(arrived) and not np.array_equal(keys[branch], arrived):
-            raise ProtocolError("features: a message was not asked for")
-        of_messages = inbox.batch.lengths
-        parts.append(
-            (branch, inbox.body, np.zeros(0, np.int64) if of_messages is None else of_messages)
-        )
-    received: ReceivedFeatures = encoder.decode(joined(parts, len(keys)), width, settings)
-    return received
+        slots = received_slots(topic, shard, inbox.batch, branches)
+        known = np.isin(slots, going)  # a message ends where a part does not come
+        going = slots[known]
+        there = going if number == 0 else there
+        parts.append(_part(np.searchsorted(there, going), inbox.batch.take(known)))
+    whole = joined(parts, len(there))
+    lost = _cut_off(whole, lambda some: encoder.decode(some, width, settings), rounds)
+    if lost.any():
+        there, whole = there[~lost], whole.take(np.flatnonzero(~lost))
+    received: ReceivedFeatures = encoder.decode(whole, width, settings)
+    return ExchangedFeatures(received, there, carriers)
+
+
+def _cut_off(messages: Messages, decode: Callable[[Messages], object], rounds: int) -> Flags:
+    """[messages] those whose sender was lost between two parts: they end with a whole part."""
+    lengths = messages.lengths
+    lost = np.zeros(len(lengths), np.bool_)
+    for row in np.flatnonzero((lengths % PART == 0) & (lengths < rounds * PART)):
+        try:
+            decode(messages.take(np.array([row])))
+        except ProtocolError:
+            lost[row] = True
+    return lost
+
+
+def _part(rows: Ints, batch: Batch) -> tuple[Ints, Bytes, Ints]:
+    """A part of messages, as `joined` takes it."""
+    return rows, batch.body, np.zeros(0, np.int64) if batch.lengths is None else batch.lengths
 
 
 def on_leaves(

@@ -10,7 +10,7 @@ import numpy as np
 from lumos.errors import InputError, UsageError, one_of
 from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts
-from lumos.ldp.account import EDGE, QUESTIONS
+from lumos.ldp.account import QUESTIONS, UNPROTECTED, PrivacyAccount
 from lumos.ldp.bounds import refuse_outside
 from lumos.ldp.one_bit import ENCODERS, ONE_BIT, EncoderSettings
 from lumos.training.config import Config, TrainSettings
@@ -158,8 +158,8 @@ class PaperProfile:
         refuse_outside(lowest, highest, paper.low, paper.high)
 
     def planned(self, problem: Problem, config: "Config", delta: float) -> PlannedRun:
-        """Return what the trees reveal, all that real devices compute: there is no sum."""
-        return PlannedRun({**dict.fromkeys(QUESTIONS, 0.0), EDGE: math.inf}, math.inf)
+        """Return that nothing is guaranteed, and that sums have no noise."""
+        return PlannedRun(dict.fromkeys(QUESTIONS, math.inf), 0.0)
 
     def randomness(self, problem: Problem, config: "Config", *, control: bool) -> str:
         """The control has randomness of its own."""
@@ -175,6 +175,8 @@ class PaperProfile:
         *,
         control: bool = False,
         step: int = 0,
+        account: PrivacyAccount | None = None,
+        follows: bool = False,
         **other: Any,
     ) -> "tuple[list[Trainer[PaperResult]], CoordinatorProgram]":
         """The trainers of all shards, and the coordinator's program.
@@ -183,8 +185,21 @@ class PaperProfile:
             other: what only profiles with guarantees need.
         """
         from lumos.paper.trainer import PaperCoordinator, PaperTrainer
+        from lumos.training.sums import FollowedSums
 
-        common: dict[str, Any] = {"alone": problem.alone, "control": control, "step": step}
+        common: dict[str, Any] = {
+            "alone": problem.alone,
+            "control": control,
+            "step": step,
+            "follows": FollowedSums(
+                problem.facts.devices, coordinator, config, shards[0].public.plan
+            )
+            if follows
+            else None,
+            "account": account,
+        }
+        if account is not None:  # before the first message leaves
+            account.charge({UNPROTECTED: 1.0}, shards[0].devices)
         trainers = [
             PaperTrainer(*place, config, problem.classes, **common)
             for place in zip(shards, endpoints, problem.parts, problem.keep, strict=True)

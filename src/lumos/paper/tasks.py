@@ -17,6 +17,7 @@ from torch.nn.functional import log_softmax, logsigmoid
 from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
+from lumos.exchange.messages import Batch, CheckMessages, Topic
 from lumos.graph.facts import GraphPart
 from lumos.paper.messages import ASK, EMBEDDING, EMBEDDING_GRADIENT, received_rows, send_rows
 from lumos.training.split import Role
@@ -78,6 +79,10 @@ class Task(Protocol):
         """Losses and gradients of all hosted devices."""
         ...
 
+    def keep(self, branches: Ints) -> None:
+        """Go on with the neighbours at these slots: others are lost."""
+        ...
+
 
 class Classify:
     """Linear, softmax, cross-entropy (section VI-C). Labels stay private."""
@@ -87,6 +92,9 @@ class Classify:
         roles = torch.from_numpy(part.roles)
         self._train, self._validation = roles == Role.TRAIN, roles == Role.VALIDATION
         self._head = head
+
+    def keep(self, branches: Ints) -> None:
+        """Do nothing: neighbours have no part in the loss."""
 
     def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
         """Cross-entropy of the training devices; validation devices count correct predictions."""
@@ -124,27 +132,39 @@ class Link:
 
     def __init__(self, shard: Shard, keep: Flags, held_back: Ints) -> None:
         self._shard = shard
-        kept = np.flatnonzero(keep)
-        self._rows, self._peers = shard.owner[kept], shard.neighbours[kept]
+        self.keep(np.flatnonzero(keep))
         self._non_neighbours = NonNeighbours(shard)
         self._held_rows, self._held_peers = held_back.T
         many = np.bincount(self._held_rows, minlength=len(shard))
         rows, peers = self._non_neighbours.draw(many, "validation strangers", 0)
         self._held_out = (rows, peers)
 
+    def keep(self, branches: Ints) -> None:
+        """Ask the neighbours at these slots."""
+        self._rows, self._peers = self._shard.owner[branches], self._shard.neighbours[branches]
+
     def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
-        """-log σ(h_u·h_v) over neighbours, -log σ(-h_u·h_v) over non-neighbours (errata 7)."""
-        shard = self._shard
+        """-log σ(h_u·h_v) over neighbours, -log σ(-h_u·h_v) over non-neighbours (errata 7).
+
+        Pairs with devices that are lost do not count.
+        """
+        shard, width = self._shard, embedding.shape[1]
         rows, peers, signs, training = self._pairs(epoch)
-        inbox = yield ASK.send(shard.ids_of(rows), peers, 0)
-        answering = shard.local(inbox.receiver)
-        inbox = yield send_rows(EMBEDDING, inbox.receiver, inbox.sender, embedding[answering])
+        pairs = rows * shard.total + peers
+        asked = (yield ASK.send(shard.ids_of(rows), peers, 0)).batch
+        answering = shard.local(asked.receiver)
+        askers = answering * shard.total + asked.sender
+        inbox = yield send_rows(
+            EMBEDDING,
+            asked.receiver,
+            asked.sender,
+            embedding[answering],
+            check=_check(EMBEDDING, width, lambda batch: _answered(shard, batch, pairs)),
+        )
         # Pairs are sorted as inboxes are: by asker, then by peer.
-        if not np.array_equal(shard.local(inbox.receiver), rows) or not np.array_equal(
-            inbox.sender, peers
-        ):
-            raise ProtocolError("link: an embedding is missing, or was not asked for")
-        theirs = received_rows(EMBEDDING, inbox, embedding.shape[1])
+        there = _answered(shard, inbox.batch, pairs)
+        rows, peers, signs, training = rows[there], peers[there], signs[there], training[there]
+        theirs = received_rows(EMBEDDING, inbox.batch, width)
         mine, sign = torch.from_numpy(rows), torch.from_numpy(signs)
         train = torch.from_numpy(training)
         own = embedding[mine]
@@ -158,8 +178,10 @@ class Link:
             shard.ids_of(rows[training]),
             peers[training],
             (slope * own)[here],
+            check=_check(EMBEDDING_GRADIENT, width, lambda batch: _of_askers(shard, batch, askers)),
         )
-        received = received_rows(EMBEDDING_GRADIENT, inbox, embedding.shape[1])
+        _of_askers(shard, inbox.batch, askers)
+        received = received_rows(EMBEDDING_GRADIENT, inbox.batch, width)
         back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), received)
         values = torch.stack([-gain * train, train, gain * ~train, ~train], dim=1)
         statistics = torch.zeros(len(shard), len(STATISTICS), dtype=torch.float64)
@@ -184,6 +206,40 @@ class Link:
         training = np.concatenate([np.full(len(part[0]), part[3]) for part in parts])
         order = np.lexsort((peers, rows))
         return rows[order], peers[order], signs[order], training[order]
+
+
+def _pair_keys(shard: Shard, batch: Batch) -> Ints:
+    """[messages] a number for each receiver and sender, increasing in the order of inboxes."""
+    return shard.local(batch.receiver) * shard.total + batch.sender
+
+
+def _answered(shard: Shard, batch: Batch, pairs: Ints) -> Flags:
+    """[pairs] whether the peer answered: a pair may be there several times.
+
+    Raises:
+        ProtocolError: a message answers no question, or some answers of a device are missing.
+    """
+    arrived = _pair_keys(shard, batch)
+    there = np.isin(pairs, arrived)
+    if not np.array_equal(pairs[there], arrived):
+        raise ProtocolError("link: an embedding is missing, or was not asked for")
+    return there
+
+
+def _of_askers(shard: Shard, batch: Batch, askers: Ints) -> None:
+    """Raise `ProtocolError` for a gradient of a device that did not ask."""
+    if not np.isin(_pair_keys(shard, batch), askers).all():
+        raise ProtocolError("link: a gradient of a device that did not ask")
+
+
+def _check(topic: Topic, width: int, senders: Callable[[Batch], object]) -> CheckMessages:
+    """The check of rows whose senders `senders` checks."""
+
+    def check(batch: Batch) -> None:
+        senders(batch)
+        received_rows(topic, batch, width)
+
+    return check
 
 
 def _no_head(hosted: int) -> Callable[[bool], Tensor]:

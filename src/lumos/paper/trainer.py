@@ -11,7 +11,7 @@ Everything that crosses a device's border is a message of `lumos.paper.messages`
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,10 @@ from torch import Tensor
 from lumos.device.shard import Shard
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
-from lumos.exchange.messages import Door
+from lumos.exchange.messages import Door, Topic
 from lumos.exchange.observer import LedgerReport
 from lumos.graph.facts import GraphFacts, GraphPart
+from lumos.ldp.account import PrivacyAccount
 from lumos.ldp.one_bit import ONE_BIT, RecoveredFeatures
 from lumos.model import ModelSettings
 from lumos.model.custom import TorchOptimizer
@@ -30,21 +31,41 @@ from lumos.model.dropout import Drops
 from lumos.model.network import Leaves, Pooled, TreeNetwork, device_gradients, pool, pool_backward
 from lumos.model.tree_tensors import Features, Trees
 from lumos.paper.messages import (
+    CARRY,
+    CLEAR_FEATURES,
+    EMBEDDING,
+    EMBEDDING_GRADIENT,
+    FEATURES,
     LEAF,
     LEAF_GRADIENT,
+    SHARED_FEATURES,
     exchange_features,
+    from_slots,
     on_leaves,
     received_rows,
+    received_slots,
     send_rows,
     without_information,
 )
 from lumos.paper.profile import PaperSettings, settings_of, unchecked
 from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
-from lumos.secagg import AGGREGATORS, COORDINATORS
+from lumos.secagg import COORDINATORS
 from lumos.storage import part_of
 from lumos.training.config import Config, TrainSettings
+from lumos.training.guarantees import (
+    ABOUT,
+    AGAINST,
+    DEGREE,
+    EDGE_ADDED_OR_REMOVED,
+    FEATURES_REPLACED,
+    LABEL_REPLACED,
+    NO_GUARANTEE,
+    TOLD_APART,
+    WEAK,
+)
 from lumos.training.metrics import dot_products
 from lumos.training.problem import rows_of
+from lumos.training.sums import FollowedSums, RunSums, SummingTrainer
 from lumos.training.trainer import MAIN, Adam, EpochRecord, Evaluated, OnEpoch, Optimizer, Outcome
 from lumos.trees.forest import Forest
 from lumos.typing import Arrays, Doubles, Flags, Floats, Ints, StatePart
@@ -193,20 +214,13 @@ def check_optimizer(config: Config, facts: GraphFacts) -> None:
         optimizer.check()
 
 
-class LeafOrigin(NamedTuple):
-    """The origin of the leaves of an inbox."""
-
-    vertex: Ints
-    """[leaves] id of the device that the leaf stands for."""
-    owner: Ints
-    """[leaves] id of the device whose tree it is in."""
-
-
 class PaperResult(NamedTuple):
     """The results of the devices of a shard."""
 
     embeddings: Floats
     """[hosted, width]"""
+    logits: Floats
+    """[hosted, classes]; no column without a head."""
 
     def state_dict(self) -> Arrays:
         """All of it."""
@@ -217,8 +231,11 @@ class PaperResult(NamedTuple):
         return PaperResult(**rows)
 
 
-class PaperTrainer:
+class PaperTrainer(SummingTrainer):
     """The trainer of one shard.
+
+    A neighbour whose messages do not come is lost: its leaf is missing from the pool, its gradient
+    contributes nothing, and from the next epoch on it has no branch.
 
     Args:
         shard: the hosted devices.
@@ -230,6 +247,9 @@ class PaperTrainer:
         alone: trees have no neighbours.
         control: release features that carry no information.
         step: number of the release.
+        follows: the coordinator's part in sums, where it follows the training without a device;
+            None for that of the hosted devices.
+        account: privacy account of a real device, which counts the run; None for none.
     """
 
     def __init__(
@@ -244,6 +264,8 @@ class PaperTrainer:
         alone: bool = False,
         control: bool = False,
         step: int = 0,
+        follows: FollowedSums | None = None,
+        account: PrivacyAccount | None = None,
     ) -> None:
         self.shard = shard
         self.config = config
@@ -253,58 +275,123 @@ class PaperTrainer:
         self._paper = settings_of(config)
         self._control = control
         self._release = step
-        self.forest = Forest.grow(
-            shard.devices,
-            shard.offsets,
-            shard.neighbours,
-            self._leaves_at,
-            virtual_nodes=self._paper.virtual_nodes,
-        )
-        self._trees = Trees.of(self.forest)
-        self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
-        self._order: tuple[LeafOrigin, Ints] | None = None
+        self._branches = np.flatnonzero(self._leaves_at)
+        """[branches] slots of the neighbours that have a leaf in the tree."""
+        self._account = account
+        self._follows = follows is not None
+        if not self._follows:
+            self._grow()
         self.model = FullModel(config.model, self._features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         train = config.train
         self.weights = Weights(make_optimizer(train, self.model), self.model.vector())
-        self._updates = AGGREGATORS[train.aggregate](shard, endpoint, config.updates)
+        self.sums = follows or RunSums(shard, endpoint, config)
         self._task: Task
         if self.model.head is not None:
             self._task = Classify(part, self.model.head)
         else:
             self._task = Link(shard, keep, part.held_back)
         self._neighbour: Features
+        self._carriers: Ints
+
+    def _grow(self) -> None:
+        """Build the trees of the present branches."""
+        shard = self.shard
+        self.forest = Forest(
+            devices=shard.devices,
+            owner=shard.owner[self._branches],
+            neighbour=shard.neighbours[self._branches],
+            virtual_nodes=self._paper.virtual_nodes,
+        )
+        self._trees = Trees.of(self.forest)
+        self._by_vertex = np.lexsort((self.forest.owner, self.forest.neighbour))
+        self._by_owner: tuple[Ints, Ints] | None = None
+
+    def _keep_branches(self, kept: Flags) -> None:
+        """Drop the other branches, with the features on their leaves."""
+        rows = np.flatnonzero(kept)
+        self._branches = self._branches[rows]
+        features = self._neighbour
+        self._neighbour = (
+            features.take(rows) if isinstance(features, RecoveredFeatures) else features[rows]
+        )
+        self._grow()
 
     def setup(self) -> Program[None]:
         """Exchange features, and keys for masked sums."""
         yield from self.receive_features()
-        yield from self._updates.setup()
+        yield from self.sums.setup()
+
+    def warm_up(self) -> None:
+        """Differentiate once, on a tree with one branch: torch imports a lot on the way."""
+        one = np.zeros(1, np.int64)
+        trees = Trees.of(Forest(devices=one, owner=one, neighbour=one + 1))
+        network = self.model.network
+        nothing = torch.zeros(1, network.features)
+        leaves = network(trees, nothing, nothing)
+        back = Leaves(*map(torch.zeros_like, leaves))
+        [*device_gradients(network, trees, nothing, nothing, None, back)]
+
+    def enrol(self) -> Program[None]:
+        """As `setup`."""
+        yield from self.setup()
 
     def receive_features(self) -> Program[None]:
         """Exchange features only: enough to compute embeddings."""
+        if self._follows:
+            return
         paper, features = self._paper, self._features
         if self._control:
             features = without_information(features, paper)
-        recovered = yield from exchange_features(
+        exchanged = yield from exchange_features(
             self.shard, self._leaves_at, features, paper, step=self._release
         )
+        recovered = exchanged.features
         if isinstance(recovered, RecoveredFeatures):  # of the paper's own mechanism
             recovered = on_leaves(recovered, paper, paper.recovery)
-        self._neighbour = recovered
+        self._neighbour, self._carriers = recovered, exchanged.carriers
+        if len(exchanged.branches) < len(self._branches):
+            self._branches = exchanged.branches
+            self._grow()
 
     def epochs(self, first: int, last: int, on_epoch: OnEpoch | None = None) -> Program[None]:
-        """Epochs `first` + 1 … `last`; `on_epoch` is called after each."""
+        """Epochs `first` + 1 … `last`; `on_epoch` is called after each.
+
+        Those after `last_epoch` are empty.
+        """
         for number in range(first, last):
+            if number >= self.last_epoch():
+                return
             self.model.load(self.weights.optimizer.weights)
             total = yield from self._epoch(number)
-            if total is None:
-                raise ProtocolError(
-                    "the sum of an epoch was not opened: too few devices were present"
-                )
             select = self._paper.select == "validation"
             record = self.weights.learn(total, number + 1, select=select)
             if on_epoch is not None:
                 on_epoch(record)
+
+    def noise_added(self) -> str:
+        """Return a sentence on the devices in sums, as the coordinator counts; none adds noise."""
+        present, total = self.sums.fewest, self.shard.total
+        return (
+            f"Of {total:,} devices at least {present:,} were in each sum, and nobody added noise."
+        )
+
+    def has_sessions(self, epoch: int) -> bool:
+        """Return False: after the trees, no two devices have sessions."""
+        return False
+
+    def is_replayed(self, topic: Topic) -> bool:
+        """Return whether a message is one of `receive_features`."""
+        return topic in (CARRY, FEATURES, SHARED_FEATURES, CLEAR_FEATURES)
+
+    def replay_received(self, epoch: int) -> Program[None]:
+        """Receive features again, for the branches that were there."""
+        branches = self._branches
+        self._branches = np.flatnonzero(self._leaves_at)
+        yield from self.receive_features()
+        if not self._follows and len(branches) < len(self._branches):
+            self._keep_branches(np.isin(self._branches, branches))
+            self._task.keep(self._branches)
 
     def last_epoch(self) -> int:
         """With `patience`, it moves on with every better score."""
@@ -316,16 +403,29 @@ class PaperTrainer:
         yield from ()
 
     def state_dict(self, part: StatePart = "run") -> Arrays:
-        """Everything that the next epochs depend on, or after `finish` the selected weights."""
+        """Everything that the next epochs depend on, or after `finish` the selected weights.
+
+        The part `device` has no key and no neighbour's message.
+        """
         weights = self.weights
         if part == "model":
             named = self.model.named_parameters()
             return {name: value.detach().cpu().numpy() for name, value in named}
-        return {
+        state = {
             **weights.optimizer.state_dict("optimizer"),
-            "best": weights.best,
             "best_score": np.array(weights.best_score),
             "best_epoch": np.array(weights.best_epoch),
+        }
+        if weights.best is not weights.optimizer.weights:  # else they are there already
+            state["best"] = weights.best
+        if part == "run":
+            return state
+        if self._account is not None:
+            state |= self._account.seal().arrays()
+        return {
+            **{f"trainer/{name}": array for name, array in state.items()},
+            **{f"sums/{name}": array for name, array in self.sums.state_dict().items()},
+            "branches": self._branches,
         }
 
     def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
@@ -335,23 +435,36 @@ class PaperTrainer:
             self.model.take(state)
             weights.best = self.model.vector()
             return
+        if part == "device":
+            self.sums.load_state_dict(part_of(state, "sums/"))
+            self._branches = state["branches"]
+            state = part_of(state, "trainer/")
         weights.optimizer.load_state_dict(state, "optimizer")
-        weights.best, weights.best_score = state["best"], float(state["best_score"])
+        weights.best = state.get("best", weights.optimizer.weights)
+        weights.best_score = float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
 
     def finish(self) -> Program[PaperResult]:
         """Embeddings by the selected weights, without dropout."""
         self.model.load(self.weights.best)
+        if self._follows:
+            width = self.config.model.output
+            return self._result(torch.empty(0, width))
         with torch.no_grad():
             leaves = self._leaves(None)
         # Not inside the block: torch's mode belongs to the process, and others run in between.
         pooled, _ = yield from self._pool(leaves)
-        return PaperResult(pooled.embedding.numpy())
+        return self._result(pooled.embedding)
+
+    def _result(self, embeddings: Tensor) -> PaperResult:
+        none = np.empty((len(embeddings), 0), np.float32)
+        logits = none if self.model.head is None else self.model.logits(embeddings).numpy()
+        return PaperResult(embeddings.numpy(), logits)
 
     def outcome(self, result: PaperResult, ledger: LedgerReport) -> Outcome:
         """The outcome, from the joined embeddings of all shards."""
         embeddings = result.embeddings
-        logits = self._logits(embeddings) if self.model.head is not None else None
+        logits = None if self.model.head is None else result.logits
         evaluated: Evaluated = partial(dot_products, embeddings) if logits is None else logits
         return Outcome(
             ledger=ledger,
@@ -359,83 +472,106 @@ class PaperTrainer:
             logits=logits,
             evaluated={MAIN: evaluated},
             best_epoch=self.weights.best_epoch,
-            exposed=exposure(self.config, ledger),
+            exposed=exposure(self.config, ledger, sees_devices=not self._follows),
             kept=self.model.kept(),
             warnings=_warnings(self._paper),
-            guarantees=[],
+            guarantees=exposed_rows(self.config),
         )
 
     def predict_new_devices(self) -> Program[Floats]:
         """[hosted, classes] logits by the loaded weights, after one more exchange of features."""
         yield from self.receive_features()
-        result = yield from self.finish()
-        return self._logits(result.embeddings)
-
-    def _logits(self, embeddings: Floats) -> Floats:
-        return self.model.logits(torch.from_numpy(embeddings)).numpy()
+        return (yield from self.finish()).logits
 
     def _leaves(self, drops: Drops | None) -> Leaves:
         leaves: Leaves = self.model.network(self._trees, self._features, self._neighbour, drops)
         return leaves
 
-    def _epoch(self, number: int) -> Program[Doubles | None]:
+    def _epoch(self, number: int) -> Program[Doubles]:
         """Forward, backward, and the sum of all devices' gradients and statistics."""
+        if self._follows:
+            nothing = np.empty((0, self.model.weights + len(STATISTICS)))
+            followed: Doubles = yield from self.sums.sum(lambda _: nothing, None, number)
+            return followed
         drops = self.model.network.drops(self._trees, self.shard.randomness, number)
         leaves = self._leaves(drops)
         pooled, origin = yield from self._pool(leaves)
         step = yield from self._task.step(pooled.embedding, number)
         gradient, attention = pool_backward(pooled, step.back)
         own, foreign = gradient[: len(leaves.own)], gradient[len(leaves.own) :]
-        back = Leaves(own, (yield from self._return(origin, foreign, leaves)))
+        arrived, returned = yield from self._return(origin, foreign, leaves)
+        back = Leaves(own, returned)
 
         def update(each: bool) -> Doubles:
             if each:
                 return self._each(drops, back, attention, step)
             return self._fused(leaves, back, attention, step)
 
-        return (yield from self._updates.sum_updates(update))
+        total: Doubles = yield from self.sums.sum(update, None, number)
+        if not arrived.all():  # from the next epoch on
+            self._keep_branches(arrived)
+            self._task.keep(self._branches)
+        return total
 
-    def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, LeafOrigin]]:
-        """POOL (section VI-B): leaves travel to the devices they stand for."""
+    def _pool(self, leaves: Leaves) -> Program[tuple[Pooled, Ints]]:
+        """POOL (section VI-B): leaves travel to the devices they stand for.
+
+        Returns:
+            the pooled embeddings, and the slots over which leaves came.
+        """
         shard, forest = self.shard, self.forest
         # Sent in the order of inboxes, so that they need no sorting in every epoch.
-        order = self._by_vertex
+        order, width = self._by_vertex, leaves.own.shape[1]
         inbox = yield send_rows(
             LEAF,
             shard.ids_of(forest.owner[order]),
             forest.neighbour[order],
             leaves.neighbour.detach()[torch.from_numpy(order)],
+            awaits=shard.neighbours,
+            check=from_slots(LEAF, shard, self._carriers, width),
         )
-        width = leaves.own.shape[1]
-        received = received_rows(LEAF, inbox, width)
-        vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.local(inbox.receiver))])
+        origin = received_slots(LEAF, shard, inbox.batch, self._carriers)
+        received = received_rows(LEAF, inbox.batch, width)
+        vertex = torch.cat([self._trees.own_device, torch.from_numpy(shard.owner[origin])])
         every = torch.cat([leaves.own.detach(), received])
         attention = self.model.attention
         pooled = pool(self.config.model.pool, every, vertex, len(shard), attention)
-        return pooled, LeafOrigin(inbox.receiver, inbox.sender)
+        return pooled, origin
 
-    def _by_owner(self, origin: LeafOrigin) -> Ints:
-        """The order by owner, then vertex; cached, since it is the same in every epoch."""
-        last = self._order
-        if last is None or not all(map(np.array_equal, last[0], origin)):
-            self._order = last = (origin, np.lexsort((origin.vertex, origin.owner)))
+    def _order(self, origin: Ints) -> Ints:
+        """The order of slots by neighbour, then device; cached, as it is the same in each epoch."""
+        last, shard = self._by_owner, self.shard
+        if last is None or not np.array_equal(last[0], origin):
+            order = np.lexsort((shard.owner[origin], shard.neighbours[origin]))
+            self._by_owner = last = (origin, order)
         return last[1]
 
-    def _return(self, origin: LeafOrigin, gradient: Tensor, leaves: Leaves) -> Program[Tensor]:
-        """Send gradients to the transports of the leaves; return those of the branches in order."""
-        forest = self.forest
-        order = self._by_owner(origin)
+    def _return(
+        self, origin: Ints, gradient: Tensor, leaves: Leaves
+    ) -> Program[tuple[Flags, Tensor]]:
+        """Send gradients to the owners of the leaves.
+
+        Returns:
+            [branches] whose gradient came, and their gradients: 0 where none came.
+        """
+        shard, branches, width = self.shard, self._branches, leaves.own.shape[1]
+        sent = origin[order := self._order(origin)]
         inbox = yield send_rows(
             LEAF_GRADIENT,
-            origin.vertex[order],
-            origin.owner[order],
+            shard.ids_of(shard.owner[sent]),
+            shard.neighbours[sent],
             gradient[torch.from_numpy(order)],
+            awaits=shard.neighbours,
+            check=from_slots(LEAF_GRADIENT, shard, branches, width),
         )
-        if not np.array_equal(self.shard.local(inbox.receiver), forest.owner) or not np.array_equal(
-            inbox.sender, forest.neighbour
-        ):
-            raise ProtocolError("leaf gradients: a message is missing, or was not expected")
-        return received_rows(LEAF_GRADIENT, inbox, leaves.own.shape[1])
+        slots = received_slots(LEAF_GRADIENT, shard, inbox.batch, branches)
+        received = received_rows(LEAF_GRADIENT, inbox.batch, width)
+        arrived = np.isin(branches, slots)
+        if arrived.all():
+            return arrived, received
+        back = torch.zeros(len(branches), width)
+        back[torch.from_numpy(arrived)] = received
+        return arrived, back
 
     def _fused(self, leaves: Leaves, back: Leaves, attention: Tensor | None, step: Step) -> Doubles:
         """[weights + statistics] summed over the hosted devices: one backward pass for all."""
@@ -497,14 +633,43 @@ def _warnings(paper: PaperSettings) -> list[str]:
     ]
 
 
-def exposure(config: Config, ledger: LedgerReport) -> str:
-    """Return what the run gave away, in words, with the ledger's figures."""
+def exposed_rows(config: Config) -> list[dict[str, Any]]:
+    """Return the rows of a table of guarantees: none is made, and each names the topics."""
+    link, paper = config.train.task == "link", settings_of(config)
+    everybody = "neighbours, and non-neighbours in pairs" if link else "neighbours"
+    features = [LEAF] if paper.noisy else [CLEAR_FEATURES, LEAF]
+    exposed = {
+        FEATURES_REPLACED: (everybody, [*features, *[EMBEDDING] * link]),
+        **({} if link else {LABEL_REPLACED: ("neighbours", [LEAF_GRADIENT])}),
+        EDGE_ADDED_OR_REMOVED: (everybody, [LEAF_GRADIENT, *[EMBEDDING_GRADIENT] * link]),
+        DEGREE: ("neighbours", [LEAF_GRADIENT]),
+    }
+    return [
+        {
+            ABOUT: about,
+            "in every epoch": f"{NO_GUARANTEE}: exposed to {who} by "
+            + ", ".join(topic.name for topic in topics),
+            AGAINST: who,
+            TOLD_APART: None,
+            WEAK: False,
+        }
+        for about, (who, topics) in exposed.items()
+    ]
+
+
+def exposure(config: Config, ledger: LedgerReport, *, sees_devices: bool = True) -> str:
+    """Return what the run gave away, in words, with the ledger's figures.
+
+    Args:
+        sees_devices: whether the ledger has what devices sent each other; the coordinator's of
+            real devices has not.
+    """
     opened = [line for line in ledger.topics.values() if line.door == Door.OPEN]
-    if not opened:
+    if not opened and sees_devices:
         return "Nothing left a device through the door `open`."
-    messages = sum(line.messages for line in opened)
+    messages = f"{sum(line.messages for line in opened):,} messages" if sees_devices else "messages"
     sentences = [
-        f"This run used the door `open`: {messages:,} messages without any protection.",
+        f"This run used the door `open`: {messages} between devices without any protection.",
         "Every epoch, a device that carries an edge sent its neighbour an embedding computed from "
         "its own raw features, and got back a gradient that depends on the neighbour's "
         + ("label" if config.train.task == "classify" else "links")
@@ -518,16 +683,19 @@ def exposure(config: Config, ledger: LedgerReport) -> str:
             "direction of the asker's own embedding."
         )
     paper = settings_of(config)
+    each = ledger.epsilon_per_receiver if sees_devices else paper.epsilon
+    collusion = f"up to {ledger.epsilon_collusion:g}" if sees_devices else "more"
     if paper.encoder != ONE_BIT:
         sentences.append(
             f"Features were released by encoder {paper.encoder!r}, the same message to all "
-            f"receivers: ε = {ledger.epsilon_collusion:g}{unchecked(paper)}. But since embeddings "
-            "of raw features are open, this ε protects little here."
+            f"receivers: ε = {ledger.epsilon_collusion if sees_devices else paper.epsilon:g}"
+            f"{unchecked(paper)}. But since embeddings of raw features are open, this ε protects "
+            "little here."
         )
     elif paper.noisy:
         sentences.append(
-            f"Released features cost ε = {ledger.epsilon_per_receiver:g} towards each receiver and "
-            f"up to {ledger.epsilon_collusion:g} if a device's receivers collude; the form of a "
+            f"Released features cost ε = {each:g} towards each receiver and {collusion} "
+            "if a device's receivers collude; the form of a "
             "release tells its receiver about how many receivers there are, and so the sender's "
             "degree. But since embeddings of raw features are open, this ε protects little here: "
             "`lumos audit` finds a neighbour's words from embeddings, with or without it."

@@ -26,6 +26,7 @@ from lumos.report.sections import (
 )
 from lumos.runs.run import Run
 from lumos.runs.text import estimate_texts, guarantee
+from lumos.training.guarantees import guarantees_something
 from lumos.training.trainer import CONTROL, MAIN, OWN
 
 _NETWORKS = {"gcn": "a graph convolutional network (GCN)", "gat": "a graph attention network (GAT)"}
@@ -282,7 +283,7 @@ def _privacy(run: Run) -> list[str | Block]:
         closing.append(
             f"In this simulation {_enumerated(shortcuts)}; real devices must not do that."
         )
-    if not run.guarantees:
+    if not guarantees_something(run.guarantees):
         return [" ".join(sentences + closing)]
     lines = guarantee(run)
     rows = [[title, text] for title, text in lines if title]

@@ -21,7 +21,7 @@ from lumos.report.page import Block, Code, Figure, Section, Table, Text
 from lumos.runs.run import Run
 from lumos.storage import read_json
 from lumos.training.config import TRAIN_OPTIONS, Config, descriptions
-from lumos.training.guarantees import shown_cells
+from lumos.training.guarantees import guarantees_something, shown_cells
 from lumos.training.profile import TreeTexts
 
 DOORS = {
@@ -96,10 +96,12 @@ def _doors(run: Run, topics: list[TopicLine]) -> Table:
 
 def protection_section(run: Run) -> Section:
     """Return the table of guarantees, and the run's own words on what it gave away."""
-    if not run.guarantees:
-        return Section("What was exposed", [Text(run.model.exposed)])
+    if not guarantees_something(run.guarantees):
+        caption, found = "What is exposed of a device, and to whom", run.guarantees
+        table = [_guarantees(found, caption)] if found else []  # runs of earlier versions have none
+        return Section("What was exposed", [*table, Text(run.model.exposed)])
     blocks: list[Block] = [
-        _guarantees(run.guarantees),
+        _guarantees(run.guarantees, "What is guaranteed about a device, and against whom"),
         Text(
             "Told apart: the largest probability of telling apart two equally likely alternatives "
             "that differ as `about` says; 50 % is a coin, and above 90 % is called weak. (ε, δ): "
@@ -113,13 +115,12 @@ def protection_section(run: Run) -> Section:
     return Section("What is guaranteed", blocks)
 
 
-def _guarantees(guarantees: list[dict[str, Any]]) -> Table:
+def _guarantees(guarantees: list[dict[str, Any]], caption: str) -> Table:
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in guarantees:  # equal guarantees share a row
         cells = tuple(_unbroken(cell) for cell in shown_cells(row).values())
         alike.setdefault(cells, []).append(row["about"])
     rows = [[", ".join(about), *cells] for cells, about in alike.items()]
-    caption = "What is guaranteed about a device, and against whom"
     return Table(["about", *shown_cells(guarantees[0])], rows, caption, stacked=True)
 
 

@@ -61,6 +61,7 @@ from lumos.storage import (
     write_text,
 )
 from lumos.training.config import Config
+from lumos.training.guarantees import guarantees_something
 from lumos.training.problem import Problem
 from lumos.training.split import DataSplit
 from lumos.training.trainer import CONTROL, MAIN, OWN, EpochEvent, weights_digest
@@ -94,9 +95,12 @@ DEVICES, SPLIT = "devices.npz", "split.npz"
 CHECKPOINT = "checkpoint.npz"
 
 
-def keeps_device_values(config: Config) -> bool:
-    """Return True if the folder keeps values of single devices: not if door `open` is disabled."""
-    return Door.OPEN in config.profile.doors
+def keeps_device_values(config: Config, *, deployed: bool = False) -> bool:
+    """Return True if the folder keeps values of single devices.
+
+    It does not if door `open` is disabled, or if it is of the coordinator of real devices.
+    """
+    return Door.OPEN in config.profile.doors and not deployed
 
 
 @contextmanager
@@ -324,7 +328,8 @@ class RunFolder:
 
     def save_run(self, run: "Run") -> None:
         """Write what is known once training is over; edges that were drawn are drawn again."""
-        about, model, per_device = run.about.split, run.model, keeps_device_values(run.config)
+        about, model = run.about.split, run.model
+        per_device = keeps_device_values(run.config, deployed=run.about.deployed)
         if run.about.deployed:
             pass  # which device does what is in its own folder
         elif run.data.held_out is not None:
@@ -554,7 +559,9 @@ def _exported(run: "Run") -> dict[str, Any]:
         "randomness": config.train.randomness,
         "simulated": bool(_simulation(run)),
         "guarantees": run.model.guarantees,
-        "relation": RELATION if run.model.guarantees else "none: nothing is guaranteed",
+        "relation": RELATION
+        if guarantees_something(run.model.guarantees)
+        else "none: nothing is guaranteed",
         "settings": plain(
             {name: value for name, value in config.flat().items() if name not in config.paths()}
         ),

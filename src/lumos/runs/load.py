@@ -85,7 +85,8 @@ def load_run(
         variant: RunFolder(folder.path / place).metrics(variant)
         for variant, place in VARIANTS.items()
     }
-    per_device = about.devices if keeps_device_values(config) else 0
+    keeps = keeps_device_values(config, deployed=about.deployed)
+    per_device = about.devices if keeps else 0
     _check_same_run(folder, about, result, trees, ledger, histories[MAIN], per_device)
     known = read_arrays(folder.path / DEVICES)
     if not _fit(known, about, config):

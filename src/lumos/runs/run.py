@@ -461,7 +461,8 @@ class Run:
             UsageError: there is a run already.
         """
         folder = RunFolder.create(Path(path), self.about)
-        folder.save_trees(self.trees, per_device=keeps_device_values(self.config))
+        per_device = keeps_device_values(self.config, deployed=self.about.deployed)
+        folder.save_trees(self.trees, per_device=per_device)
         for variant, events in self.histories.items():
             folder.variant(variant).write_metrics(events)
         folder.save_run(self)

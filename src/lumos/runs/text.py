@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lumos.training.guarantees import guarantees_something
 from lumos.training.metrics import beyond_noise
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def guarantee(run: "Run") -> list[tuple[str, str]]:
     A line is a title and its sentences; the last one has no title.
     """
     more = ""
-    if run.guarantees and run.config.train.task == "classify" and run.scores:
+    guaranteed = guarantees_something(run.guarantees)
+    if guaranteed and run.config.train.task == "classify" and run.scores:
         more = (
             f"They do not cover what the model itself predicts: "
             f"{_share(run.metrics['test_accuracy'])} of the test labels, from features and "
@@ -86,7 +88,8 @@ def guarantee_lines(
         if getattr(config.train, name) != value
     ]
     if needed:
-        needs = f"; the guarantee needs {' and '.join(needed)}" if guarantees else ""
+        guaranteed = guarantees_something(guarantees)
+        needs = f"; the guarantee needs {' and '.join(needed)}" if guaranteed else ""
         closing.append(f"This was a simulation{needs}.")
     return [*lines, ("", " ".join(closing))]
 

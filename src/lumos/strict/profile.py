@@ -332,14 +332,14 @@ class StrictProfile:
         """Return the trainers of all shards, and the coordinator's program."""
         from lumos.strict.classify.trainer import StrictClassifier
         from lumos.strict.link.trainer import StrictLinker
-        from lumos.strict.sums import FollowedSums, StrictCoordinator
+        from lumos.strict.sums import FollowedNoisySums, StrictCoordinator
 
         if settings_of(config).account is not None:
             account = self._account(problem, config, randomness)
         followed = None
         if follows:
             plan = shards[0].public.plan
-            followed = FollowedSums(problem.facts.devices, coordinator, config, plan)
+            followed = FollowedNoisySums(problem.facts.devices, coordinator, config, plan)
         schedule: ClassifySchedule | LinkSchedule
         trainer: Any
         if config.train.task == "classify":

@@ -15,20 +15,20 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.graph.facts import GraphPart
 from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.ldp.bounds import Features
-from lumos.secagg.openings import OpenedSums
 from lumos.storage import part_of
 from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.guarantees import noise_added
 from lumos.strict.stages import Schedule, Stage
-from lumos.strict.sums import FollowedSums, NoisySums
+from lumos.strict.sums import NoisySums
 from lumos.training.problem import rows_of
+from lumos.training.sums import FollowedSums, SummingTrainer
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints, StatePart
 
 LEFT_OUT = "left_out"
 
 
-class StrictTrainer(ABC):
+class StrictTrainer(SummingTrainer, ABC):
     """The strict trainer of one shard: the state that stages read and change.
 
     Args:
@@ -62,7 +62,7 @@ class StrictTrainer(ABC):
         """The scaling of features, once it is learnt; None without scaling."""
         self.scaling_sums: ScalingSums | None = None
         """The sums that learn it."""
-        self.sums: Any = sums or NoisySums(shard, endpoint, schedule.config)
+        self.sums = sums or NoisySums(shard, endpoint, schedule.config)
         self.choice = 0
         self.left_out: list[str] = []
         """Names of the stages of sums that were not `possible`, in order."""
@@ -201,26 +201,9 @@ class StrictTrainer(ABC):
             **_named("scaling/", self._scaling_arrays()),
         }
 
-    def remember_openings(self, opened: OpenedSums) -> None:
-        """Record in `opened` the sums for which the device reveals shares."""
-        self.sums.remember_openings(opened)
-
     def noise_added(self) -> str:
         """Return a sentence on the devices and the noise of sums; see `RestartableTrainer`."""
         return noise_added(self.schedule, self.sums.fewest)
-
-    def compare_told(self) -> Program[None]:
-        """Compare the opened sums with those of other devices, after `finish`."""
-        yield from self.sums.compare_told()
-
-    def refused(self) -> list[int]:
-        """Return senders whose messages of sums were dropped since the last call."""
-        refused: list[int] = self.sums.refused()
-        return refused
-
-    def begin_attempt(self, number: int) -> None:
-        """Begin an attempt: its sums have masks of their own, and sessions are opened anew."""
-        self.sums.begin_attempt(number)
 
     @abstractmethod
     def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:

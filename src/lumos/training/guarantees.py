@@ -71,6 +71,11 @@ def is_weak(*bounds: float | None) -> bool:
     return any(bound is not None and bound > MAX_TOLD_APART for bound in bounds)
 
 
+def guarantees_something(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a row has a bound; rows without one name what is exposed."""
+    return any(row[TOLD_APART] is not None for row in rows)
+
+
 def cells_of(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the cells of a row by column: (ε, δ) or words, for each role or way out."""
     return {name: cell for name, cell in row.items() if name != ABOUT and name not in NUMBERS}

@@ -12,6 +12,7 @@ import numpy as np
 from lumos.crypto.groups import AUTO, Group
 from lumos.device.shard import Shard
 from lumos.exchange.endpoint import Endpoint, Program
+from lumos.exchange.messages import Topic
 from lumos.exchange.observer import LedgerReport
 from lumos.graph import Graph
 from lumos.secagg.openings import OpenedSums
@@ -332,6 +333,10 @@ class RestartableTrainer(Trainer[Any], Protocol):
     was not set up loads it. At the coordinator it has no rows of devices.
     """
 
+    def warm_up(self) -> None:
+        """Load what epochs need, in a process that devices are forked from."""
+        ...
+
     def enrol(self) -> Program[None]:
         """`setup`, without what needs sessions of two devices: epochs make up for it."""
         ...
@@ -354,6 +359,14 @@ class RestartableTrainer(Trainer[Any], Protocol):
         Raises:
             ProtocolError: the coordinator sent devices different things.
         """
+        ...
+
+    def last_epoch(self) -> int:
+        """As in `Trainer`."""
+        ...
+
+    def is_replayed(self, topic: Topic) -> bool:
+        """Return whether `replay_received` receives messages of a topic again."""
         ...
 
     def refused(self) -> list[int]:

@@ -107,10 +107,19 @@ class ParticipantLedgers:
         return totals
 
     def totals(self) -> dict[str, Any]:
-        """Return messages and bytes in all, and by topic, as plain numbers."""
-        topics = self.flows()
+        """Return messages and bytes in all, and by topic, as plain numbers.
+
+        A topic that leaves a device without protection says what it exposes.
+        """
+        flows = self.flows()
         total = {
-            flow: sum(of_topic.get(flow, 0) for of_topic in topics.values()) for flow in _TOTALS
+            flow: sum(of_topic.get(flow, 0) for of_topic in flows.values()) for flow in _TOTALS
+        }
+        topics = {
+            name: {**counts, "learns": TOPICS[name].learns}
+            if TOPICS[name].door is Door.OPEN
+            else counts
+            for name, counts in flows.items()
         }
         return {**total, "topics": topics}
 
@@ -272,9 +281,8 @@ class TrainingJob:
         self._follows = part is None
         self._whole_part = part if part is not None else empty_part(manifest)
         self.total = manifest.graph.devices
-        trains = Door.OPEN not in config.profile.doors
-        self.last = FIRST_EPOCH + config.train.epochs if trains else TREES
-        """Number of the last phase; a profile that needs the door `open` has its trees only."""
+        self.last = FIRST_EPOCH + config.train.epochs
+        """Number of the last phase."""
         self._absent: frozenset[int] = frozenset()
         self.ledgers = ParticipantLedgers()
         self.assigned: Flags = np.zeros(self._whole_part.slots, np.bool_)
@@ -558,8 +566,8 @@ class TrainingJob:
         )
         if not isinstance(trainer, RestartableTrainer):
             raise UsageError(
-                f"real devices do not train with `profile='{config.train.profile}'`: it sends "
-                "vectors and gradients in the clear; they build its trees"
+                f"real devices do not train with `profile='{config.train.profile}'`: its trainer "
+                "does not survive a restart"
             )
         return trainer
 
@@ -628,6 +636,6 @@ class TrainingJob:
         if self._follows and not topic.coordinator:
             return topic.silence
         inbox = yield outbox
-        if topic.door is Door.RELEASE:
+        if self.trainer.is_replayed(topic):
             self._received.add(topic.name, inbox.batch)
         return inbox
