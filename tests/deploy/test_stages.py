@@ -35,6 +35,7 @@ STEPS = 8
 def building(steps: int = STEPS) -> Config:
     return Config.asked(
         profile="paper",
+        epochs=1,
         balancer="mcmc",
         compare="secure",
         aggregate="secure",
