@@ -186,4 +186,4 @@ def test_a_shard_does_not_know_how_many_shards_there_are(graph: Graph) -> None:
             "_first": 0,
             "_range": False,
         }
-        assert vars(shard.public) == {"seed": 0}
+        assert vars(shard.public) == {"seed": 0, "plan": b""}  # no plan in a simulation

@@ -92,8 +92,8 @@ class _Limit(NamedTuple):
     advice: str
 
 
-MAX_RUN_EPSILON = {LABEL: 4.0, FEATURES: 10.0, RECORD: 14.0, NORM: 24.0, EDGE: 16.0}
-"""Default limits of one run by question: default settings cost 3, 8, 11, 21.6 and 13.6 at most."""
+MAX_RUN_EPSILON = {LABEL: 4.0, FEATURES: 10.0, RECORD: 14.0, NORM: 28.0, EDGE: 20.0}
+"""Default limits of one run by question: default settings cost 3, 8, 11, 24.9 and 17.8 at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
