@@ -37,6 +37,9 @@ from tests.deploy.processes import Processes, laid_out
 SEED = 19
 KILL_SECONDS, DOWN_SECONDS = 5.0, 1.0
 TENTHS = 10
+EPOCHS = 20_000
+"""More than a run of hours has. A device that starts checks the noise of each, so a million of them
+would take longer than the time between two kills."""
 GROWTH = 0.02
 """What the mean of a tenth may be above that of another one, of as many samples."""
 
@@ -121,7 +124,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         layout = laid_out(asked.graph, Path(folder) / "federation")
         calm = range(layout.devices // 2)
-        with Processes(layout, {"epochs": 1_000_000}) as participants:
+        with Processes(layout, {"epochs": EPOCHS}) as participants:
             participants.start_all()
             began, kills = time.monotonic(), 0
             for tenth in range(1, TENTHS + 1):
