@@ -34,10 +34,9 @@ from typing import Any
 from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
 from lumos.deploy.pki import LOOPBACK, FederationAuthority, make_federation
-from lumos.deploy.plan import ParticipantFolder, handed_out, new_plan, read_plan, write_plan
+from lumos.deploy.plan import BEAT, ParticipantFolder, handed_out, new_plan, read_plan, write_plan
 from lumos.deploy.processes import RUN, STATUS_PAGE, DeviceProcess
 from lumos.deploy.protocol.job import SETUP, TREES, TrainingJob
-from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
 from lumos.deploy.status import RunStatus, read_status
 from lumos.device.shard import COORDINATOR
@@ -304,9 +303,10 @@ MIN_TICK, TICK_PER_DEVICE = 0.02, 0.001
 def local_tick(devices: int) -> float:
     """Return the seconds between two ticks of a federation on this machine.
 
-    Clocks are one here, and packets take about a millisecond; devices share the cores.
+    Clocks are one here, and packets take about a millisecond; devices share the cores, and each
+    works at each tick: more devices need longer ones.
     """
-    return min(max(MIN_TICK, TICK_PER_DEVICE * devices), TICK)
+    return min(max(MIN_TICK, TICK_PER_DEVICE * devices), BEAT)
 
 
 COORDINATOR_LOG, DEVICES_LOG = "coordinator.log", "devices.log"
