@@ -43,6 +43,9 @@ vector itself. A normal number exceeds them with probability 3.6e-33, so the cha
 numbers of a run does is below 2^-40."""
 SCALING_SHARE = 0.04
 """Share in the budget μ² of each sum that scales features, taken from the largest stage."""
+SUMMAND_TAIL_SIGMAS = 9.0
+"""Standard deviations by which the norm of a share of noise may exceed √width: that of a normal
+vector does with probability below e^(-9²/2) = 2^-58 (Gaussian concentration)."""
 FALSE_ALARM = 1e-9
 """Probability that a sum of honest devices is left out, at most."""
 MIN_SECURITY_BITS = 40
@@ -196,6 +199,24 @@ class Stage(ABC):
         """Number of devices whose vectors are not zero."""
         devices: int = self.schedule.devices
         return devices
+
+    def summand_bound(self, step: int, width: int) -> float:
+        """Return the largest norm of an honest device's summand: its vector and share of noise.
+
+        An honest summand of noisy sums exceeds it with probability below 2^-58; the rounding of
+        both parts is included. Infinite where no norm can be proved: vectors of exact sums are not
+        clipped unless they are `bounded`, and a summand of `paired` sums is a uniform share of a
+        product.
+
+        Args:
+            width: number of elements of the sum.
+        """
+        if self.paired:
+            return math.inf
+        noise = self.noise(step)
+        spread = 0.0 if noise is None else noise.share * (math.sqrt(width) + SUMMAND_TAIL_SIGMAS)
+        rounding: float = 2 * self.schedule.rounding_error(width)
+        return self.clip + spread + rounding
 
     def possible(self, total: Doubles, step: int) -> bool:
         """Return whether honest devices can have added up to `total`.
