@@ -12,8 +12,9 @@ of arguments, the topics, the backends of products (`IdealProducts`, `SecureProd
 over pairs with the rule for who is in a sum.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from scipy.sparse import csr_array
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.crypto.groups import ED25519, Group
 from lumos.device.shard import Shard, within
-from lumos.errors import InputError, ProtocolError, UsageError, WrongSender
+from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.counts import Booking
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door, Topic
@@ -68,7 +69,7 @@ def check_vectors(shard: Shard, vectors: npt.NDArray[np.int8]) -> None:
 #
 # | round | when | bytes, each way |
 # |---|---|---|
-# | opening, points, columns | once per run | 80; 4,112; 128 ⌈F/8⌉ + 16 |
+# | opening, points, columns | once per run | 80; 4,112; 128 ⌈F/8⌉ + 2,112 |
 # | correction | each attempt of each step | F K word + 16 |
 # | ready | each attempt, before masking | 16: "I hold my share" |
 # | present | each attempt, before anything is opened | 16: "I am in the sum with my share" |
@@ -214,6 +215,8 @@ class IdealProducts:
 
 # Products of matched devices in rounds: real messages through the exchange, a session per end.
 
+Taken = TypeVar("Taken")
+
 
 class PairShares(NamedTuple):
     """The hosted devices' shares of the products of their pairs."""
@@ -228,11 +231,12 @@ class SecureProducts(InMemoryOnly):
     """The backend `secure` of one shard. Its sessions live in memory: after a restart, a new setup.
     A device that keeps its secret draws the same again in it.
 
-    Guarantee: against a semi-honest partner, whatever passes here is independent of a device's
+    Guarantee: also against a lying partner, whatever passes here is independent of a device's
     words and numbers; each share is uniform, and only both together are the product.
 
-    A partner that falls silent costs the pair its product and nothing else; a message that was
-    changed on its way closes the session and raises a `ProtocolError`.
+    A partner that falls silent, or whose message is not what it should be, costs the pair its
+    product and nothing else: its session is closed, and nobody but the two ends learns of it. A
+    third device that sends something is ignored.
 
     Args:
         shard: the hosted devices.
@@ -272,12 +276,11 @@ class SecureProducts(InMemoryOnly):
             self._sessions[row] = PairSession(me, peer, bits, self._fixed, group=self._group)
         bodies = {row: session.opening() for row, session in self._sessions.items()}
         received = yield from self._swap(OPEN_PAIR, bodies, OPENING)
-        bodies = {row: self._sessions[row].points(body) for row, body in received.items()}
+        bodies = self._taken(received, PairSession.points)
         received = yield from self._swap(BASE_POINTS, bodies, POINTS_MESSAGE)
-        bodies = {row: self._sessions[row].columns(body) for row, body in received.items()}
+        bodies = self._taken(received, PairSession.columns)
         received = yield from self._swap(COLUMNS, bodies, columns_message(words))
-        for row, body in received.items():
-            self._sessions[row].extend(body)
+        self._taken(received, PairSession.extend)
         for row in [row for row, session in self._sessions.items() if not session.ready]:
             self._sessions.pop(row).close()  # its partner fell silent
 
@@ -308,8 +311,9 @@ class SecureProducts(InMemoryOnly):
         received = yield from self._swap(CORRECTION, bodies, size)
         words = np.zeros((len(self._shard), tokens * width), self._fixed.dtype)
         held = np.zeros(len(self._shard), np.bool_)
-        for row, body in received.items():
-            words[row] = self._sessions[row].share(body, step, attempt).ravel()
+        shares = self._taken(received, lambda own, body: own.share(body, step, attempt))
+        for row, share in shares.items():
+            words[row] = share.ravel()
             held[row] = True
         return PairShares(words, held)
 
@@ -341,10 +345,26 @@ class SecureProducts(InMemoryOnly):
         }
         received = yield from self._swap(topic, bodies, CHECK)
         confirmed = np.zeros(len(self._shard), np.bool_)
-        for row, word in received.items():
-            self._sessions[row].check_word(word, purpose, step, attempt)
-            confirmed[row] = True
+        proved = self._taken(
+            received, lambda own, word: own.check_word(word, purpose, step, attempt)
+        )
+        confirmed[list(proved)] = True
         return confirmed
+
+    def _taken(
+        self, received: dict[int, bytes], take: Callable[[PairSession, bytes], Taken]
+    ) -> dict[int, Taken]:
+        """Have each session take its partner's message; drop the partner where it refuses.
+
+        Such a fault is not reported: that two devices have a session is private.
+        """
+        results: dict[int, Taken] = {}
+        for row, body in received.items():
+            try:
+                results[row] = take(self._sessions[row], body)
+            except ProtocolError:
+                self._sessions.pop(row).close()
+        return results
 
     def _swap(self, topic: Topic, bodies: dict[int, bytes], size: int) -> Program[dict[int, bytes]]:
         """Send a message of `size` bytes from each row to its partner, who may be silent.
@@ -353,7 +373,8 @@ class SecureProducts(InMemoryOnly):
             bodies: by row, what is sent; all of `size` bytes.
 
         Returns:
-            By row, what its partner sent, for the rows that sent something themselves.
+            By row, what its partner sent, for the rows that sent something themselves. What anybody
+            else sends is ignored, and so are several messages of one partner.
         """
         shard, partner = self._shard, self._partner_of()
         rows = np.array(sorted(bodies), np.int64)
@@ -362,12 +383,12 @@ class SecureProducts(InMemoryOnly):
         lengths = topic.whole_rows(body)
         inbox = yield topic.send(shard.devices[rows], partner[rows], body, lengths=lengths)
         to = shard.local(inbox.receiver)
-        if (partner[to] != inbox.sender).any() or len(np.unique(to)) < len(to):
-            raise WrongSender("a message came from a device that is not the partner, or twice")
+        places = np.flatnonzero(partner[to] == inbox.sender)
+        many = np.bincount(to[places], minlength=len(shard))
         sizes = inbox.batch.lengths
         received = {}
-        for place, row in enumerate(to.tolist()):
-            if row in bodies:
+        for place, row in zip(places.tolist(), to[places].tolist(), strict=True):
+            if row in bodies and many[row] == 1:
                 length = size if sizes is None else int(sizes[place])
                 received[row] = inbox.body[place, :length].tobytes()
         return received

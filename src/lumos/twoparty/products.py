@@ -53,36 +53,86 @@ from lumos.typing import Bytes, Flags
 #     R:                                    share  H(t_f)_k + b_f c_fk
 #
 # and the two shares add up to b_f z_k.
+#
+# *Consistency.* Nothing above makes R use one b in all columns. Let b_i be its choices in column i:
+# q_i = t_i ⊕ s_i b_i. Where b_i differs from the others in row f, a product of that word is garbage
+# if s_i = 1 and right if s_i = 0. So 128 rows of one opened sum show s, and with it every number of
+# S. To prevent this R adds 128 rows with random choices b'. Once u is fixed, M = G(H(session,
+# direction, u)) is a random matrix, and h(c ‖ c') = M c ⊕ c' hashes a column to 128 bits:
+#
+#     R:  x = h(b ‖ b')    d = H(session, direction, x, h(t_1) … h(t_128))     sends x, d after u
+#     S:  refuses unless d = H(session, direction, x, h(q_1) ⊕ s_1 x … h(q_128) ⊕ s_128 x)
+#
+# This is the check of Roy 2022 (SoftSpokenOT), as in figure 10 of the corrected Keller, Orsini and
+# Scholl 2015, with the challenge by Fiat and Shamir and a hash in place of the h(t_i). The first
+# check of Keller, Orsini and Scholl, one equation over all columns, has no sound proof and is not
+# used. docs/protocols.md has the proof: whoever passes has used one b, but for columns in which it
+# guessed s_i, each with probability 1/2; x is uniform, and d follows from x and what S knows.
 
 BASE = 128
 """κ, base transfers of one direction."""
 SEED = 32
+CHECK_ROWS = 128
+"""Rows with random choices that hide the rest in the check; bits of its hash."""
+_DIGEST_BYTES = 32
+PROOF = CHECK_ROWS // 8 + _DIGEST_BYTES
+"""Bytes of x and d."""
 _NONCE = bytes(12)  # each seed is stretched once
 _ROW = BASE // 8
 _DIGEST = 64
 
 
 def column_bytes(words: int) -> int:
-    """Bytes of one column of the matrix."""
-    return -(-words // 8)
+    """Bytes of one column of the matrix: those of the words, and of the rows of the check."""
+    return -(-words // 8) + CHECK_ROWS // 8
 
 
-def stretch(seeds: Bytes, words: int) -> Bytes:
-    """[128, 32] seeds → [128, ⌈words/8⌉] columns of pseudo-random bits."""
-    size = column_bytes(words)
+def stretch(seeds: Bytes, size: int) -> Bytes:
+    """[n, 32] seeds → [n, size] columns of pseudo-random bytes."""
     keys = np.ascontiguousarray(seeds).view("<u4").astype(np.uint32)
     stream = np.ascontiguousarray(entropy.blocks(keys, _NONCE, -(-size // 64)), "<u4")
     return stream.view(np.uint8)[:, :size]
 
 
-def masked_columns(one: Bytes, other: Bytes, chosen: Flags) -> Bytes:
-    """u: [128, ⌈words/8⌉] what R sends, from the columns of both seeds and its choices."""
-    masked: Bytes = one ^ other ^ np.packbits(chosen, bitorder="little")
+def masked_columns(one: Bytes, other: Bytes, chosen: Bytes) -> Bytes:
+    """u: [128, bytes] what R sends, from the columns of both seeds and its choices."""
+    masked: Bytes = one ^ other ^ chosen
     return masked
 
 
+def challenge(sid: bytes, columns: bytes) -> Bytes:
+    """M: [128, bytes of the words] random bits that follow from all columns."""
+    seed = blake2b(columns, digest_size=SEED, key=sid, person=b"lumos.ot.matrix").digest()
+    size = len(columns) // BASE - CHECK_ROWS // 8
+    long = stretch(np.frombuffer(seed, np.uint8)[None], CHECK_ROWS * size)
+    return long.reshape(CHECK_ROWS, size)
+
+
+def column_hashes(matrix: Bytes, columns: Bytes) -> Bytes:
+    """[n, 16] h(c ‖ c') = M c ⊕ c' of each of [n, bytes] columns."""
+    size = matrix.shape[1]
+    spare = -size % 8
+    words, rows = (
+        np.ascontiguousarray(np.pad(part, ((0, 0), (0, spare))).view(np.uint64).T)
+        for part in (columns[:, :size], matrix)
+    )
+    folded = np.empty((CHECK_ROWS, len(columns)), np.uint64)
+    for place, row in enumerate(rows.T):
+        np.bitwise_xor.reduce(words & row[:, None], axis=0, out=folded[place])
+    parity = (np.bitwise_count(folded) & 1).T
+    hashes: Bytes = np.packbits(parity, axis=1, bitorder="little") ^ columns[:, size:]
+    return hashes
+
+
+def consistency(sid: bytes, x: bytes, hashes: Bytes) -> bytes:
+    """d: the digest of the hashes of all columns."""
+    state = blake2b(x, digest_size=32, key=sid, person=b"lumos.ot.check")
+    state.update(hashes.tobytes())
+    return state.digest()
+
+
 def transposed(columns: Bytes, words: int) -> Bytes:
-    """[128, ⌈words/8⌉] columns → [words, 16] rows."""
+    """[128, bytes] columns → [words, 16] rows; those of the check are left out."""
     bits = np.unpackbits(columns, axis=1, count=words, bitorder="little")
     return np.packbits(bits.T, axis=1, bitorder="little")
 
@@ -151,7 +201,7 @@ class Chooser(InMemoryOnly):
         return self._base().A
 
     def columns(self, sid: bytes, points: bytes) -> bytes:
-        """The masked columns, in answer to the points of the base transfers."""
+        """The masked columns and x, d of the check, in answer to the base transfers' points."""
         keys = self._base()
         keys.bind(sid)
         seeds = b"".join(
@@ -163,10 +213,15 @@ class Chooser(InMemoryOnly):
         )
         both = np.frombuffer(seeds, np.uint8).reshape(BASE, 2, SEED)
         words = len(self._chosen)
-        one, other = stretch(both[:, 0], words), stretch(both[:, 1], words)
+        one, other = (stretch(both[:, bit], column_bytes(words)) for bit in range(2))
         self._rows = transposed(one, words)
         self._keys = None  # base transfers are made once
-        return masked_columns(one, other, self._chosen).tobytes()
+        drawn = np.frombuffer(entropy.draw(CHECK_ROWS // 8), np.uint8)
+        chosen = np.append(np.packbits(self._chosen, bitorder="little"), drawn)
+        columns = masked_columns(one, other, chosen).tobytes()
+        matrix = challenge(sid, columns)
+        x = column_hashes(matrix, chosen[None]).tobytes()
+        return columns + x + consistency(sid, x, column_hashes(matrix, one))
 
     def share(self, correction: RingWords, label: bytes) -> RingWords:
         """[words, width] its share of the product, from the multiplier's correction."""
@@ -183,11 +238,12 @@ class Chooser(InMemoryOnly):
 class Multiplier(InMemoryOnly):
     """S: holds the numbers, and takes one seed of every base transfer, chosen by s."""
 
-    __slots__ = ("_group", "_rows", "_s", "_seeds", "_words")
+    __slots__ = ("_group", "_rows", "_s", "_seeds", "_sid", "_words")
 
     def __init__(self, words: int, group: Group) -> None:
         self._group = group
         self._words = words
+        self._sid = b""
         self._s: Bytes = np.frombuffer(entropy.draw(BASE // 8), np.uint8)
         self._seeds = b""
         self._rows: Bytes = np.empty((0, BASE // 8), np.uint8)
@@ -195,6 +251,7 @@ class Multiplier(InMemoryOnly):
     def points(self, sid: bytes, A: bytes) -> bytes:
         """The points of all base transfers, in answer to A."""
         keys = ReceiverKeys(A, sid, self._group)
+        self._sid = sid
         points, seeds = [], []
         for number, bit in enumerate(np.unpackbits(self._s, bitorder="little").tolist()):
             point, seed = keys.choose(_query(number), bit)
@@ -204,12 +261,22 @@ class Multiplier(InMemoryOnly):
         return b"".join(points)
 
     def extend(self, columns: bytes) -> None:
-        """Turn the chooser's columns into one key for each word."""
-        seeds = np.frombuffer(self._seeds, np.uint8).reshape(BASE, SEED)
-        received = np.frombuffer(columns, np.uint8).reshape(BASE, column_bytes(self._words))
+        """Turn the chooser's columns into one key for each word.
+
+        Raises:
+            CheckFailed: the columns do not belong to one choice of words.
+        """
+        seeds, self._seeds = np.frombuffer(self._seeds, np.uint8).reshape(BASE, SEED), b""
+        size = column_bytes(self._words)
+        columns, x, d = columns[:-PROOF], columns[-PROOF:-_DIGEST_BYTES], columns[-_DIGEST_BYTES:]
+        received = np.frombuffer(columns, np.uint8).reshape(BASE, size)
         chosen = np.unpackbits(self._s, bitorder="little")[:, None]
-        self._rows = transposed(stretch(seeds, self._words) ^ received * chosen, self._words)
-        self._seeds = b""
+        own = stretch(seeds, size) ^ received * chosen
+        hashes = column_hashes(challenge(self._sid, columns), own)
+        hashes ^= np.frombuffer(x, np.uint8) * chosen
+        if not hmac.compare_digest(d, consistency(self._sid, x, hashes)):
+            raise CheckFailed("the columns of the transfers do not belong together")
+        self._rows = transposed(own, self._words)
 
     def multiply(self, numbers: RingWords, label: bytes) -> tuple[RingWords, RingWords]:
         """[words, width] the correction for the chooser, and the own share of the product.
@@ -241,7 +308,7 @@ def _query(number: int) -> Query:
 # |---|---|
 # | opening | 80: nonce, A of the base transfers in which the sender offers, X25519 key |
 # | points | 4,096 + 16: the points of the base transfers in which the sender takes |
-# | columns | 128 ⌈F/8⌉ + 16: the choices, masked |
+# | columns | 128 ⌈F/8⌉ + 2,048 + 48 + 16: the choices, masked, and the check |
 # | correction, one for each product | F K word + 16 |
 # | word, two for each product | 16: proves who sent it (`PairSession.word`) |
 #
@@ -251,8 +318,9 @@ def _query(number: int) -> Query:
 # are new in each product. Pads are hashes under (session, direction, step, attempt), and (step,
 # attempt) only grows: none is used twice.
 #
-# Semi-honest: that both keep to the protocol is assumed, not checked. A device that sends columns
-# which belong to no b can learn bits of s, and with all of them the partner's Z.
+# A lying partner learns neither words nor numbers from messages and shares. It can still choose its
+# own words, multiply by other numbers for each word, and by numbers out of range: see the table of
+# docs/protocols.md.
 
 NONCE = 16
 KEY = 32
@@ -267,7 +335,7 @@ POINTS_MESSAGE = POINTS + CHECK
 
 def columns_message(words: int) -> int:
     """Bytes of the message with the columns."""
-    return BASE * column_bytes(words) + CHECK
+    return BASE * column_bytes(words) + PROOF + CHECK
 
 
 def correction_message(words: int, width: int, word: int) -> int:
@@ -354,7 +422,7 @@ class PairSession(InMemoryOnly):
             return self._sealed(b"columns", chooser.columns(self._direction(mine=False), body))
 
     def extend(self, columns: bytes) -> None:
-        """Take the partner's third message: the session is ready for products."""
+        """Take the partner's third message, checked: the session is ready for products."""
         with self._turn(_Due.EXTENSION):
             body = self._opened(b"columns", columns, columns_message(self._words))
             self._halves()[0].extend(body)

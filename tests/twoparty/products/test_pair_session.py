@@ -64,14 +64,14 @@ def test_messages_have_the_lengths_of_the_public_list(fixed: FixedPoint) -> None
         "columns": {columns_message(77)},
         "correction 0 0": {correction_message(77, 5, fixed.word)},
     }
-    assert columns_message(77) == 128 * 10 + 16
+    assert columns_message(77) == 128 * (10 + 16) + 16 + 32 + 16
     assert correction_message(77, 5, 8) == 77 * 5 * 8 + 16
 
 
 KNOWN = {
     "opening": "5efe419e55d071f6a1031a15375da281",
     "points": "f8371748cdb08544434b744841492ff7",
-    "columns": "dc05b5913479b135dfa0a56150f7da42",
+    "columns": "e3ec94b1e39bbf836daf7dab3cd71926",
     "correction 3 1": "efc4bb415fb6af6977f9265455efb8b9",
     "shares": "3f8247918c23e05ee85f3e13be185e56",
 }
@@ -118,13 +118,16 @@ def test_a_product_from_its_description(monkeypatch: pytest.MonkeyPatch) -> None
         said += bytes([value]) + encode(W)
         return hashlib.blake2b(said, digest_size=32, person=b"lumos.pad.1").digest()
 
-    def stream(key: bytes) -> int:
+    def stream(key: bytes, size: int = 18) -> int:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-        zeros = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(2))
+        zeros = Cipher(ChaCha20(key, bytes(16)), None).encryptor().update(bytes(size))
         return int.from_bytes(zeros, "little")
 
+    for _ in range(2 * 128):  # the scalars of the base transfers
+        scalar()
+    random_choices = [int.from_bytes(draw(16), "little") for _ in range(2)]
     total = np.zeros((11, 2), object)
     for end, multiplier in enumerate((3, 8)):
         direction = sid + multiplier.to_bytes(8, "little")
@@ -132,6 +135,7 @@ def test_a_product_from_its_description(monkeypatch: pytest.MonkeyPatch) -> None
         _, a, _ = state[1 - end]
         A = encode(a * g)
         b = sum(int(bit) << place for place, bit in enumerate(chosen[1 - end]))
+        b |= random_choices[1 - end] << 16
         t, q = [], []
         for number in range(128):
             B = pair.sent["points"][end][32 * number : 32 * number + 32]
@@ -139,12 +143,28 @@ def test_a_product_from_its_description(monkeypatch: pytest.MonkeyPatch) -> None
             zero, one = (
                 stream(seed(direction, A, number, B, v, W - v * a * a * g)) for v in (0, 1)
             )
-            column = pair.sent["columns"][1 - end][2 * number : 2 * number + 2]
+            column = pair.sent["columns"][1 - end][18 * number : 18 * number + 18]
             u = int.from_bytes(column, "little")
             assert u == zero ^ one ^ b
             bit = s >> number & 1
             t.append(zero)
             q.append((one if bit else zero) ^ (u if bit else 0))
+        sent = pair.sent["columns"][1 - end]
+        u_all, proof = sent[: 128 * 18], sent[128 * 18 : -16]
+        hashed = hashlib.blake2b(u_all, digest_size=32, key=direction, person=b"lumos.ot.matrix")
+        matrix = stream(hashed.digest(), 128 * 2)
+
+        def h(column: int, matrix: int = matrix) -> int:
+            words, rest = column & 0xFFFF, column >> 16
+            parities = ((matrix >> 16 * k & 0xFFFF & words).bit_count() & 1 for k in range(128))
+            return sum(bit << k for k, bit in enumerate(parities)) ^ rest
+
+        x = h(b).to_bytes(16, "little")
+        hashes = b"".join(h(column).to_bytes(16, "little") for column in t)
+        digest = hashlib.blake2b(
+            x + hashes, digest_size=32, key=direction, person=b"lumos.ot.check"
+        )
+        assert proof == x + digest.digest()
         received = np.frombuffer(pair.sent["correction 2 0"][end][:-16], "<u8").reshape(11, 2)
         for f in range(11):
             rows = [
@@ -315,7 +335,7 @@ def test_every_flipped_bit_ends_the_session() -> None:
     """A sample of the bits of each message."""
     chosen, numbers = random_inputs(9, 2)
     randomness = np.random.default_rng(0)
-    lengths = {"opening": 80, "points": 4112, "columns": 272, "correction 0 0": 160}
+    lengths = {"opening": 80, "points": 4112, "columns": 2368, "correction 0 0": 160}
     for name, length in lengths.items():
         every = np.arange(8 * length)
         bits = every[::7] if name == "opening" else randomness.choice(every, 40, replace=False)

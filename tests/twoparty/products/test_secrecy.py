@@ -134,8 +134,9 @@ def test_the_tests_notice_choices_that_are_not_masked(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         products,
         "masked_columns",
-        lambda one, other, chosen: np.tile(np.packbits(chosen, bitorder="little"), (128, 1)),
+        lambda one, other, chosen: np.tile(chosen, (128, 1)),
     )
+    monkeypatch.setattr(products, "consistency", lambda *_: bytes(32))
     with pytest.raises(AssertionError):
         test_messages_and_shares_are_uniform(1, 0, LONG)
 
@@ -144,19 +145,22 @@ def test_the_tests_notice_columns_under_one_stream(monkeypatch: pytest.MonkeyPat
     """Without the stream of the other seed, S takes its own off and reads the choices."""
 
     def half(one: Any, other: Any, chosen: Any) -> Any:
-        return one ^ np.packbits(chosen, bitorder="little")
+        return one ^ chosen
 
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(products, "masked_columns", half)
+            monkeypatch.setattr(products, "consistency", lambda *_: bytes(32))
         chosen, _ = extreme(1, 0)
         seen: list[Any] = []
         original = products.Multiplier.extend
 
         def spy(self: Any, columns: bytes, seen: Any = seen, original: Any = original) -> None:
             seeds = np.frombuffer(self._seeds, np.uint8).reshape(128, 32)
-            received = np.frombuffer(columns, np.uint8).reshape(128, -1)
-            bare = np.unpackbits(products.stretch(seeds, WORDS) ^ received, axis=1)
+            received = np.frombuffer(columns[: -products.PROOF], np.uint8).reshape(128, -1)
+            size = received.shape[1]
+            words = (products.stretch(seeds, size) ^ received)[:, : size - 16]
+            bare = np.unpackbits(words, axis=1, count=WORDS, bitorder="little")
             seen.append(bare.all(axis=1) | ~bare.any(axis=1))
             original(self, columns)
 
