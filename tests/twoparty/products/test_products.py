@@ -138,7 +138,8 @@ def test_a_message_that_was_changed_costs_its_pair_and_nothing_else(
     topic: str, change: Callable[[Batch], Batch], senders: list[int]
 ) -> None:
     """No error, no word to the coordinator: the sum is that of all other pairs."""
-    problem, seen = Problem(), []
+    problem = Problem()
+    seen: list[int] = []
 
     def once(batch: Batch) -> Batch:
         if seen:
