@@ -1,0 +1,842 @@
+"""Zero-knowledge proofs that a masked vector hides a short one.
+
+A device publishes y = x + PRG(b) + Σ ± PRG(pair) mod 2^W. A public matrix R, drawn after y was
+fixed, projects all three parts to at most `ROWS` numbers. Over the integers
+
+    R·y = T = s + d + p + 2^W·c,     s = R·PRG(b),  d = R·Σ ± PRG(pair),  p = R·x mod 2^W, centred,
+
+and the device proves with Pedersen commitments in BLS12-381 G1 that |p|² ≤ β² and that the carry c
+is small, without showing p, c, s or d. It publishes commitments C, P, K to s, p, c; what is left,
+D = Σ T_i G_i − C − P − 2^W K, commits to d, and the D of all devices of a sum cancel as the masks
+do. `docs/proofs-of-bounds.md` states and proves completeness, soundness and zero knowledge; the
+numbers of steps below are those of the page.
+
+Secret numbers meet the library's variable-time multi-exponentiation only under a fresh uniform
+mask (`_hidden`). Nonces are derived from the caller's randomness *and* the statement and witness
+(`_private_stream`), so that a device which restarts cannot use one nonce for two challenges.
+"""
+
+import hashlib
+import math
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from py_arkworks_bls12381 import G1Point, Scalar
+
+from lumos.crypto.entropy import Expanded, InMemoryOnly
+from lumos.typing import Doubles, Flags, Ints, Small
+
+ROWS = 256
+"""Rows of the projection. Narrower vectors are not projected."""
+ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+"""Prime order q of the group."""
+MAX_WORD_BITS = 64
+
+TAU = 2.68
+"""β² = TAU·(ROWS/2)·B²: an honest |x| ≤ B has |R·x|² > β² with probability below 2^-128."""
+COMPLETENESS_BITS = 128
+SOUNDNESS_BITS = 56
+"""A vector longer than the proved bound passes with probability below 2^-56."""
+_MIN_THETA = 0.33  # the lemma's Hölder bound is largest in the Gaussian case down to here
+
+_CHECKS = 128  # rows of R', which shows that committed numbers are small integers
+_SQUARES = 4
+_CARRY_BOUND = 1 << 32  # |c| <= (2 + mask neighbours)·width + 1, always far below
+_PRODUCT_BITS = 68  # |R'(p, c, sq)| <= sqrt(260)·2^63 + 256·2^32 < 2^68 for words of 64 bits
+_MASK_BITS = _PRODUCT_BITS + 15  # uniform masks of h: a repetition is rarer than 128·2^-15 = 2^-8
+_H_LIMIT = (1 << _MASK_BITS) - (1 << _PRODUCT_BITS)
+_H_BYTES = 11
+_POINT = 48
+_SCALAR = 32
+_DOMAIN = b"lumos-shortness-v1"
+
+# Committed numbers V pass the check of R' only if |V_j| <= 2^(MASK_BITS + 1): sums of squares, and
+# sums over a million devices of 2^W c, are then below q: equations modulo q hold in integers.
+assert (2 * ROWS + _SQUARES) << (2 * _MASK_BITS + 2) < ORDER // 2  # noqa: S101
+assert 1 << (20 + MAX_WORD_BITS + _MASK_BITS + 2) < ORDER  # noqa: S101
+
+
+class BadProof(ValueError):
+    """A proof does not parse: its length, a point, a scalar or a number out of range."""
+
+
+# Bounds.
+
+
+def _tail_bits(ratio: float) -> float:
+    """Bits of the Chernoff bound for |R·x|² ≥ ratio·mean (ratio > 1) or ≤ ratio·mean (< 1)."""
+    return ROWS / 2 * (ratio - 1 - math.log(ratio)) / math.log(2)
+
+
+@lru_cache
+def _theta(bits: float) -> float:
+    """The largest ratio θ < 1 whose lower tail is at most 2^-bits, by bisection."""
+    low, high = _MIN_THETA, 1.0
+    if _tail_bits(low) < bits:
+        raise ValueError(
+            f"{ROWS} rows prove nothing at 2^-{bits:g}; at most 2^-{_tail_bits(low):.0f}"
+        )
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _tail_bits(middle) >= bits else (low, middle)
+    return low
+
+
+def proved_factor(width: int, bits: float = SOUNDNESS_BITS) -> float:
+    """Ratio of the proved bound to the honest one.
+
+    Args:
+        width: numbers of a vector. Up to `ROWS` the bound is proved exactly.
+        bits: a longer vector passes with probability at most 2^-bits.
+    """
+    return 1.0 if width <= ROWS else math.sqrt(TAU / _theta(bits))
+
+
+def projected_bound(bound: float, width: int) -> int:
+    """Return β², the bound of |R·x|² for an honest |x| ≤ `bound`."""
+    square = bound * bound
+    return math.floor(square if width <= ROWS else TAU * (ROWS / 2) * square)
+
+
+def allowed(bound: float, width: int, word_bits: int, liars: int = 1) -> bool:
+    """Return whether the ring is large enough for the proof to mean what it says.
+
+    The sum of the vectors of `liars` devices must not come round the ring: exactly for vectors that
+    are not projected; by the lemma's condition √(B'² + 4β²) ≤ 2^(W − 5) for projected ones.
+    """
+    if not 0 < word_bits <= MAX_WORD_BITS or bound <= 0:
+        return False
+    if width <= ROWS:
+        return liars * bound < 2 ** (word_bits - 1)
+    proved = (proved_factor(width) * bound) ** 2 + 4 * projected_bound(bound, width)
+    return liars * math.sqrt(proved) <= 2 ** (word_bits - 5)
+
+
+# Exact integer products by float64 matrix multiplication on pieces of 32 bits: every partial sum
+# stays below 2^53 for widths up to 2^21.
+
+_PIECE = 32
+_LOW = np.int64((1 << _PIECE) - 1)
+
+
+def _pieces(numbers: Sequence[int], count: int) -> Doubles:
+    """[numbers, count] pieces of 32 bits of numbers in [0, 2^(32·count)), lowest first."""
+    joined = b"".join([number.to_bytes(4 * count, "little") for number in numbers])
+    return np.frombuffer(joined, "<u4").reshape(len(numbers), count).astype(np.float64)
+
+
+def _joined(pieces: Ints) -> list[int]:
+    """The integers Σ_k pieces[:, k]·2^(32k); pieces have signs and up to 62 bits."""
+    rows, count = pieces.shape
+    words = np.empty((rows, count + 2), "<u4")
+    carry = np.zeros(rows, np.int64)
+    for k in range(count):
+        carry = carry + pieces[:, k]
+        words[:, k] = carry & _LOW
+        carry >>= _PIECE
+    words[:, count] = carry & _LOW
+    words[:, count + 1] = (carry >> _PIECE) & _LOW
+    size = 4 * (count + 2)
+    joined = words.tobytes()
+    return [
+        int.from_bytes(joined[start : start + size], "little", signed=True)
+        for start in range(0, rows * size, size)
+    ]
+
+
+def _ternary(seed: bytes, rows: int, columns: int) -> Small:
+    """A [rows, columns] matrix of −1, 0, 1 with probabilities ¼, ½, ¼ from SHAKE256."""
+    count = rows * columns
+    size = (count + 7) // 8
+    packed = np.frombuffer(hashlib.shake_256(seed).digest(2 * size), np.uint8).reshape(2, size)
+    bits = np.unpackbits(packed, axis=1, count=count).view(np.int8)
+    return (bits[0] - bits[1]).reshape(rows, columns)
+
+
+_COLUMNS = 4096  # of R at a time as float64: 8 MB
+_DEVICES = 256  # at a time: [4096, 768] float64 is 25 MB
+
+
+class Projection:
+    """Product with the public matrix R of a challenge; the identity for widths up to `ROWS`.
+
+    Args:
+        challenge: what all devices derived after the masked vectors were fixed.
+        width: numbers of a vector.
+    """
+
+    def __init__(self, challenge: bytes, width: int) -> None:
+        self.width = width
+        self.rows = min(width, ROWS)
+        self._matrix = None
+        if width > ROWS:
+            seed = _hash(b"projection", challenge, width.to_bytes(8, "little"))
+            self._matrix = _ternary(seed, ROWS, width)
+
+    def apply(self, words: npt.NDArray[np.uint64]) -> list[list[int]]:
+        """Return R·row as exact integers for each row of [n, width] unsigned words."""
+        low = (words & np.uint64(_LOW)).astype(np.int64)
+        high = (words >> np.uint64(_PIECE)).astype(np.int64)
+        return self.apply_halves(low, high)
+
+    def apply_halves(self, low: Ints, high: Ints) -> list[list[int]]:
+        """Return R·(low + 2^32·high) for each row of [n, width] integers with signs.
+
+        Sums of masks of many neighbours are formed in halves, which do not overflow.
+        """
+        if low.shape != high.shape or low.ndim != 2 or low.shape[1] != self.width:
+            raise ValueError(f"expected [n, {self.width}] numbers, got {low.shape}, {high.shape}")
+        products: list[list[int]] = []
+        for start in range(0, len(low), _DEVICES):
+            part = slice(start, start + _DEVICES)
+            carried = high[part] + (low[part] >> _PIECE)
+            pieces = np.stack((low[part] & _LOW, carried & _LOW, carried >> _PIECE), axis=2)
+            joined = _joined(self._product(pieces).reshape(-1, 3))
+            products += [joined[i : i + self.rows] for i in range(0, len(joined), self.rows)]
+        return products
+
+    def _product(self, pieces: Ints) -> Ints:
+        """[n, rows, 3] products of [n, width, 3] pieces."""
+        if self._matrix is None:
+            return pieces
+        columns = pieces.transpose(1, 0, 2).reshape(self.width, -1)
+        total = np.zeros((self.rows, columns.shape[1]))
+        for start in range(0, self.width, _COLUMNS):
+            part = slice(start, start + _COLUMNS)
+            total += self._matrix[:, part].astype(np.float64) @ columns[part].astype(np.float64)
+        return total.astype(np.int64).reshape(self.rows, -1, 3).transpose(1, 0, 2)
+
+
+def projection(challenge: bytes, width: int) -> Projection:
+    """Return the projection of a challenge."""
+    return Projection(challenge, width)
+
+
+# Group.
+
+
+@dataclass(frozen=True)
+class _Generators:
+    """Points nobody knows a relation between: hashes to the curve."""
+
+    vector: list[G1Point]
+    """G_1 … G_ROWS, for projections and carries."""
+    small: list[G1Point]
+    """S_1 … S_4 and U_1 … U_128, for the four squares and the masks of h."""
+    product: G1Point
+    """U_0, for the coefficients of the quadratic relation."""
+    blinding: G1Point
+    """H."""
+
+    @property
+    def all(self) -> list[G1Point]:
+        return [*self.vector, *self.small, self.product, self.blinding]
+
+
+@lru_cache(maxsize=1)
+def _generators() -> _Generators:
+    def points(name: bytes, count: int) -> list[G1Point]:
+        return [
+            G1Point.hash_to_curve(name + number.to_bytes(4, "little"), _DOMAIN)
+            for number in range(count)
+        ]
+
+    return _Generators(
+        points(b"vector", ROWS),
+        points(b"small", _SQUARES + _CHECKS),
+        points(b"product", 1)[0],
+        points(b"blinding", 1)[0],
+    )
+
+
+def _sum(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
+    """Σ scalar·point, in time that depends on the scalars."""
+    reduced = [Scalar.from_le_bytes((k % ORDER).to_bytes(_SCALAR, "little")) for k in scalars]
+    return G1Point.multiexp_unchecked(list(points), reduced)
+
+
+def _basis(count: int) -> list[G1Point]:
+    return [*_generators().vector[:count], _generators().blinding]
+
+
+def _commit(numbers: Sequence[int], blinding: int) -> G1Point:
+    """Σ numbers_i G_i + blinding·H, for opened numbers."""
+    return _sum(_basis(len(numbers)), [*numbers, blinding])
+
+
+def commitment(projected: Sequence[int], blinding: int) -> bytes:
+    """Commit to a projected mask that is known to the verifier.
+
+    The time depends on the numbers: for self masks that were opened and pair masks of lost devices.
+    """
+    return _commit(projected, blinding).to_compressed_bytes()
+
+
+self_commitment = commitment
+pair_commitment = commitment
+
+
+def _hidden(
+    basis: Sequence[G1Point], vectors: Sequence[Sequence[int]], stream: Expanded
+) -> Iterator[G1Point]:
+    """Return Σ vector_i basis_i for each secret vector as (vector + mask)·basis − mask·basis.
+
+    Each multi-exponentiation alone runs on uniform scalars, independent of all vectors.
+    """
+    mask = _uniform(stream, len(basis))
+    offset = _sum(basis, mask)
+    for vector in vectors:
+        yield _sum(basis, [a + b for a, b in zip(vector, mask, strict=True)]) - offset
+
+
+def _uniform(stream: Expanded, count: int) -> list[int]:
+    """`count` scalars, uniform up to 2^-129."""
+    size = _SCALAR + 16
+    drawn = stream.draw(size * count)
+    return [
+        int.from_bytes(drawn[start : start + size], "little") % ORDER
+        for start in range(0, len(drawn), size)
+    ]
+
+
+def _dot(left: Sequence[int], right: Sequence[int]) -> int:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+# Statements and challenges.
+
+
+def _hash(label: bytes, *parts: bytes) -> bytes:
+    state = hashlib.blake2b(person=b"lumos-shortness", digest_size=64)
+    for part in (label, *parts):
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Public input of a proof: R·x of the vector that `masked` hides has a square sum ≤ β².
+
+    Args:
+        context: what the proof is bound to: run, sum, attempt, device.
+        challenge: the bytes that the projection was drawn from.
+        word_bits: W, bits of a number of the masked vector.
+        width: numbers of the masked vector.
+        square_bound: β², of `projected_bound`.
+        masked: T = R·y, [min(width, ROWS)] integers.
+    """
+
+    context: bytes
+    challenge: bytes
+    word_bits: int
+    width: int
+    square_bound: int
+    masked: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.word_bits <= MAX_WORD_BITS:
+            raise ValueError(f"word_bits must be in 1..{MAX_WORD_BITS}, not {self.word_bits}")
+        if not 0 < self.width < 1 << 21:
+            raise ValueError(f"width must be in 1..2^21, not {self.width}")
+        if not 0 <= self.square_bound < 1 << (2 * self.word_bits - 2):
+            raise ValueError("square_bound is not below the square of half the ring")
+        if len(self.masked) != min(self.width, ROWS):
+            raise ValueError(
+                f"expected {min(self.width, ROWS)} projections, got {len(self.masked)}"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Length of a projected vector."""
+        return len(self.masked)
+
+    def digest(self) -> bytes:
+        """Hash of all fields."""
+        numbers = (self.word_bits, self.width, self.square_bound, *self.masked)
+        return _hash(b"statement", self.context, self.challenge, _encoded(numbers))
+
+
+def _encoded(numbers: Sequence[int]) -> bytes:
+    return b"".join([number.to_bytes(24, "little", signed=True) for number in numbers])
+
+
+@dataclass(frozen=True, repr=False)
+class Witness(InMemoryOnly):
+    """Secret input of a proof.
+
+    Args:
+        short: p, the projection of x, centred modulo 2^W.
+        self_projected: s, the projection of the self mask.
+        self_blinding: of the commitment to s; whoever learns the self secret can recompute it.
+        pair_projected: d, the projection of the signed sum of pair masks.
+        pair_blinding: the signed sum of the pairs' blindings.
+    """
+
+    short: Sequence[int]
+    self_projected: Sequence[int]
+    self_blinding: int
+    pair_projected: Sequence[int]
+    pair_blinding: int
+
+    def digest(self) -> bytes:
+        """Hash of all fields."""
+        parts = (self.short, self.self_projected, self.pair_projected)
+        blindings = [(k % ORDER).to_bytes(_SCALAR, "little") for k in self._blindings]
+        return _hash(b"witness", *(_encoded(part) for part in parts), *blindings)
+
+    @property
+    def _blindings(self) -> tuple[int, int]:
+        return self.self_blinding, self.pair_blinding
+
+
+def _private_stream(
+    statement: Statement, witness: Witness, random: Callable[[int], bytes]
+) -> Expanded:
+    """Expand the caller's randomness, bound to statement and witness.
+
+    A caller that draws the same bytes again after a restart, for another challenge, gets other
+    nonces: two answers of one nonce would give the witness away.
+    """
+    key = _hash(b"private", random(32), statement.digest(), witness.digest())
+    return Expanded(key[:32])
+
+
+@dataclass(frozen=True)
+class _Challenges:
+    """The random-oracle side of a proof, in the order of its messages."""
+
+    state: bytes
+
+    @staticmethod
+    def begin(statement: Statement, points: Sequence[bytes]) -> "_Challenges":
+        """After C, K, P and Q."""
+        return _Challenges(_hash(b"points", statement.digest(), *points))
+
+    def matrix(self, rows: int) -> Small:
+        """R', [128, 2·rows + 4]."""
+        return _ternary(_hash(b"matrix", self.state), _CHECKS, 2 * rows + _SQUARES)
+
+    def after(self, label: bytes, *parts: bytes) -> "_Challenges":
+        """The state after another message."""
+        return _Challenges(_hash(label, self.state, *parts))
+
+    def scalar(self) -> int:
+        """A challenge modulo q."""
+        return int.from_bytes(_hash(b"scalar", self.state), "little") % ORDER
+
+
+def _weights(point: int, matrix: Small) -> tuple[list[int], list[int]]:
+    """Return ρ' = (ξ, ξ², …, ξ^128) and ρ'ᵀ·R' modulo q."""
+    powers = []
+    power = 1
+    for _ in range(_CHECKS):
+        power = power * point % ORDER
+        powers.append(power)
+    product = matrix.T.astype(np.float64) @ _pieces(powers, _SCALAR // 4)
+    return powers, [number % ORDER for number in _joined(product.astype(np.int64))]
+
+
+# Proofs.
+
+_POINTS = 9
+_FINAL = 4
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """The messages of a proof; points as bytes, scalars modulo q."""
+
+    points: list[bytes]
+    """C, K, P, Q, then A_P, A_K, A_Q, W_0, W_1."""
+    checks: list[int]
+    """h = R'(p, c, sq) + g, 128 small integers."""
+    linear: int
+    """t, the linear relation of the nonces."""
+    responses: list[int]
+    """f = α + e·(p, c, sq, g)."""
+    blindings: list[int]
+    """z_P, z_K, z_Q, w."""
+
+    def to_bytes(self) -> bytes:
+        """Encode with fixed lengths."""
+        checks = [number.to_bytes(_H_BYTES, "little", signed=True) for number in self.checks]
+        scalars = [self.linear, *self.responses, *self.blindings]
+        return b"".join([*self.points, *checks, *(k.to_bytes(_SCALAR, "little") for k in scalars)])
+
+    @staticmethod
+    def parse(data: bytes, rows: int) -> "_Proof":
+        """Decode; raises `BadProof` unless every number is canonical."""
+        if len(data) != proof_size(rows):
+            raise BadProof(f"a proof has {proof_size(rows)} bytes, not {len(data)}")
+        checks_at = _POINTS * _POINT
+        scalars_at = checks_at + _CHECKS * _H_BYTES
+        points = _split(data[:checks_at], _POINT)
+        checks = [
+            int.from_bytes(part, "little", signed=True)
+            for part in _split(data[checks_at:scalars_at], _H_BYTES)
+        ]
+        scalars = [int.from_bytes(part, "little") for part in _split(data[scalars_at:], _SCALAR)]
+        if any(not -_H_LIMIT <= number < _H_LIMIT for number in checks):
+            raise BadProof("a check number is out of range")
+        if any(scalar >= ORDER for scalar in scalars):
+            raise BadProof("a scalar is not reduced")
+        return _Proof(points, checks, scalars[0], scalars[1:-_FINAL], scalars[-_FINAL:])
+
+    def encoded_checks(self) -> bytes:
+        """The checks as the challenge hash takes them."""
+        return _encoded(self.checks)
+
+
+def _split(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def proof_size(rows: int) -> int:
+    """Return the bytes of a proof for vectors of `rows` projected numbers."""
+    scalars = 1 + 2 * rows + _SQUARES + _CHECKS + _FINAL
+    return _POINTS * _POINT + _CHECKS * _H_BYTES + scalars * _SCALAR
+
+
+def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]) -> bytes:
+    """Prove that the vector which a masked one hides is short.
+
+    Args:
+        statement: public input.
+        witness: secret input.
+        random: returns private uniform bytes.
+
+    Raises:
+        ValueError: the witness does not fit the statement; the message tells no number.
+    """
+    stream = _private_stream(statement, witness, random)
+    rows = statement.rows
+    carry = _carry(statement, witness)
+    short = list(witness.short)
+    squares = four_squares(statement.square_bound - _dot(short, short), stream)
+    small = [*short, *carry, *squares]
+
+    # Nonces of the sigma protocol, and commitments C, P, K, A_P, A_K (one basis, one mask).
+    nonces = _uniform(stream, 2 * rows + _SQUARES + _CHECKS)
+    carry_blinding, *nonce_blindings = _uniform(stream, 4)
+    shift = carry_blinding << statement.word_bits
+    short_blinding = -(witness.pair_blinding + witness.self_blinding + shift) % ORDER
+    self_point, short_point, carry_point, *announced = _hidden(
+        _basis(rows),
+        [
+            [*witness.self_projected, witness.self_blinding],
+            [*short, short_blinding],
+            [*carry, carry_blinding],
+            [*nonces[:rows], nonce_blindings[0]],
+            [*nonces[rows : 2 * rows], nonce_blindings[1]],
+        ],
+        stream,
+    )
+    committed = [_bytes(self_point), _bytes(carry_point), _bytes(short_point)]
+
+    # Step 1: the commitment Q to squares and masks, R', and h by rejection sampling.
+    small_basis = [*_generators().small, _generators().blinding]
+    while True:
+        masks = _masks(stream)
+        (small_blinding,) = _uniform(stream, 1)
+        small_point, small_nonce = _hidden(
+            small_basis,
+            [
+                [*squares, *masks, small_blinding],
+                [*nonces[2 * rows :], nonce_blindings[2]],
+            ],
+            stream,
+        )
+        points = [*committed, _bytes(small_point)]
+        challenges = _Challenges.begin(statement, points)
+        matrix = challenges.matrix(rows)
+        checks = [a + b for a, b in zip(_signed_product(matrix, small), masks, strict=True)]
+        if all(-_H_LIMIT <= number < _H_LIMIT for number in checks):
+            break
+
+    # Step 2: one linear relation for all rows of R'.
+    challenges = challenges.after(b"checks", _encoded(checks))
+    powers, row = _weights(challenges.scalar(), matrix)
+    linear = _dot([*row, *powers], nonces) % ORDER
+
+    # Step 3: the quadratic relation's coefficients, the challenge e and the answers.
+    quadratic = [*nonces[:rows], *nonces[2 * rows : 2 * rows + _SQUARES]]
+    values = [*short, *squares]
+    zeroth, first = _dot(quadratic, quadratic), 2 * _dot(quadratic, values)
+    product_blindings = _uniform(stream, 2)
+    products = _hidden(
+        [_generators().product, _generators().blinding],
+        [[zeroth, product_blindings[0]], [first, product_blindings[1]]],
+        stream,
+    )
+    points += [_bytes(point) for point in (*announced, small_nonce, *products)]
+    challenges = challenges.after(b"announced", *points[4:], linear.to_bytes(_SCALAR, "little"))
+    challenge = challenges.scalar()
+    secret = [*small, *masks, short_blinding, carry_blinding, small_blinding]
+    answers = _answers([*nonces, *nonce_blindings], secret, challenge)
+    last = (product_blindings[0] + challenge * product_blindings[1]) % ORDER
+    count = len(nonces)
+    return _Proof(points, checks, linear, answers[:count], [*answers[count:], last]).to_bytes()
+
+
+def _bytes(point: G1Point) -> bytes:
+    return bytes(point.to_compressed_bytes())
+
+
+def _carry(statement: Statement, witness: Witness) -> list[int]:
+    """Return c = (T − s − d − p) / 2^W."""
+    carry = []
+    half = 1 << (statement.word_bits - 1)
+    for total, own, pairs, short in zip(
+        statement.masked,
+        witness.self_projected,
+        witness.pair_projected,
+        witness.short,
+        strict=True,
+    ):
+        number, rest = divmod(total - own - pairs - short, 1 << statement.word_bits)
+        if rest or not -half <= short < half or abs(number) > _CARRY_BOUND:
+            raise ValueError("the witness does not fit the masked vector")
+        carry.append(number)
+    if _dot(witness.short, witness.short) > statement.square_bound:
+        raise ValueError("the projected vector is longer than the bound")
+    return carry
+
+
+def _masks(stream: Expanded) -> list[int]:
+    """g, 128 integers uniform in [−2^MASK_BITS, 2^MASK_BITS)."""
+    bits = _MASK_BITS + 1
+    drawn = stream.draw(_H_BYTES * _CHECKS)
+    cut = (1 << bits) - 1
+    return [
+        (int.from_bytes(part, "little") & cut) - (1 << _MASK_BITS)
+        for part in _split(drawn, _H_BYTES)
+    ]
+
+
+_OFFSET = 1 << 90  # makes secret numbers equally long, whatever their sign and size
+
+
+def _signed_product(matrix: Small, numbers: Sequence[int]) -> list[int]:
+    """matrix·numbers over the integers, for |numbers| < 2^90."""
+    shifted = matrix.astype(np.float64) @ _pieces([k + _OFFSET for k in numbers], 3)
+    sums = matrix.sum(axis=1, dtype=np.int64).tolist()
+    products = _joined(shifted.astype(np.int64))
+    return [number - total * _OFFSET for number, total in zip(products, sums, strict=True)]
+
+
+def _answers(nonces: Sequence[int], secret: Sequence[int], challenge: int) -> list[int]:
+    """nonce + challenge·secret modulo q."""
+    back = challenge * _OFFSET
+    return [
+        (nonce + challenge * (number + _OFFSET) - back) % ORDER
+        for nonce, number in zip(nonces, secret, strict=True)
+    ]
+
+
+# Four squares (Rabin and Shallit 1986).
+
+_FEW = 1 << 12
+
+
+def four_squares(number: int, stream: Expanded) -> list[int]:
+    """Return four integers whose squares sum up to `number`, by random search.
+
+    After powers of 4 are divided out, random x, y are drawn with a parity that makes
+    number − x² − y² ≡ 1 (mod 4), until that is a prime and hence a sum of two squares.
+    """
+    power = 0
+    while number and number % 4 == 0:
+        number //= 4
+        power += 1
+    found = _search(number) if number < _FEW else _random_search(number, stream)
+    return [root << power for root in found]
+
+
+def _search(number: int) -> list[int]:
+    for first in range(math.isqrt(number), -1, -1):
+        for second in range(math.isqrt(number - first**2), -1, -1):
+            rest = number - first**2 - second**2
+            for third in range(math.isqrt(rest), -1, -1):
+                fourth = math.isqrt(rest - third**2)
+                if third**2 + fourth**2 == rest:
+                    return [first, second, third, fourth]
+    raise AssertionError("Lagrange: every natural number is a sum of four squares")
+
+
+_SMALL_PRIMES = math.prod(k for k in range(3, 400, 2) if all(k % d for d in range(3, k, 2)))
+
+
+def _random_search(number: int, stream: Expanded) -> list[int]:
+    odd = (number - 1) % 4  # how many of x, y are odd
+    limit = math.isqrt(number // 2)
+    size = (limit.bit_length() + 7) // 8 + 8
+    while True:
+        x, y = (int.from_bytes(stream.draw(size), "little") % limit for _ in range(2))
+        x, y = x & ~1 | (odd >= 1), y & ~1 | (odd == 2)
+        rest = number - x * x - y * y
+        if rest > 1 and math.gcd(rest, _SMALL_PRIMES) == 1:
+            pair = _two_squares(rest, 2 + stream.draw(1)[0])
+            if pair is not None:
+                return [x, y, *pair]
+
+
+def _two_squares(prime: int, base: int) -> tuple[int, int] | None:
+    """Two squares that sum up to a prime ≡ 1 (mod 4), or None: base or prime did not fit."""
+    root = pow(base, (prime - 1) // 4, prime)
+    if root * root % prime != prime - 1:
+        return None
+    # Euclid's algorithm, stopped below the square root (Hermite, Serret).
+    larger, smaller = prime, root
+    while smaller * smaller > prime:
+        larger, smaller = smaller, larger % smaller
+    other = math.isqrt(prime - smaller * smaller)
+    return (smaller, other) if smaller * smaller + other * other == prime else None
+
+
+# Verification.
+
+
+class PairCommitment:
+    """D = Σ T_i G_i − C − P − 2^W K, kept as its parts: sums of many cost one evaluation."""
+
+    def __init__(self, masked: Sequence[int], rest: G1Point) -> None:
+        self.masked = masked
+        self.rest = rest
+
+    def to_bytes(self) -> bytes:
+        """Return the point, as `pair_commitment` does."""
+        return _bytes(_commit(self.masked, 0) - self.rest)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Outcome of a batch of proofs, in the order of the statements."""
+
+    valid: Flags
+    """[n]"""
+    self_commitment: list[bytes | None]
+    """[n] C; None where a proof does not hold."""
+    pair: list[PairCommitment | None]
+    """[n] D; None where a proof does not hold."""
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """Σ fixed_i·generator_i + Σ scalars_i·points_i = 0, weighted at random."""
+
+    fixed: list[int]
+    points: list[G1Point]
+    scalars: list[int]
+
+
+def verify(statements: Sequence[Statement], proofs: Sequence[bytes]) -> Verified:
+    """Check proofs together; where that fails, find the wrong ones by bisection."""
+    valid = np.zeros(len(statements), np.bool_)
+    self_commitments: list[bytes | None] = [None] * len(statements)
+    pairs: list[PairCommitment | None] = [None] * len(statements)
+    equations = {}
+    for number, (statement, data) in enumerate(zip(statements, proofs, strict=True)):
+        try:
+            proof = _Proof.parse(data, statement.rows)
+            points = _parsed_points(proof.points)
+        except BadProof:
+            continue
+        equation = _equation(statement, proof, points)
+        if equation is not None:
+            equations[number] = equation
+            self_commitments[number] = proof.points[0]
+            rest = points[0] + points[2] + _sum([points[1]], [1 << statement.word_bits])
+            pairs[number] = PairCommitment(statement.masked, rest)
+    for number in _holding(equations, list(equations)):
+        valid[number] = True
+    for number in np.flatnonzero(~valid).tolist():
+        self_commitments[number] = pairs[number] = None
+    return Verified(valid, self_commitments, pairs)
+
+
+def _parsed_points(encoded: Sequence[bytes]) -> list[G1Point]:
+    try:
+        points = [G1Point.from_compressed_bytes(data) for data in encoded]
+    except ValueError as error:
+        raise BadProof("a point is not in the group") from error
+    identity = G1Point.identity()
+    if any(point == identity for point in points):
+        raise BadProof("a point is the identity")
+    return points
+
+
+def _equation(statement: Statement, proof: _Proof, points: list[G1Point]) -> _Equation | None:
+    """Return the group equations of a proof in one; None if a scalar equation does not hold."""
+    rows = statement.rows
+    challenges = _Challenges.begin(statement, proof.points[:4])
+    matrix = challenges.matrix(rows)
+    challenges = challenges.after(b"checks", proof.encoded_checks())
+    powers, row = _weights(challenges.scalar(), matrix)
+    challenges = challenges.after(
+        b"announced", *proof.points[4:], proof.linear.to_bytes(_SCALAR, "little")
+    )
+    e = challenges.scalar()
+
+    responses = proof.responses
+    expected = proof.linear + e * _dot(powers, proof.checks)
+    if (_dot([*row, *powers], responses) - expected) % ORDER:
+        return None
+
+    short, carry, small = responses[:rows], responses[rows : 2 * rows], responses[2 * rows :]
+    quadratic = _dot(short, short) + _dot(small[:_SQUARES], small[:_SQUARES])
+    a, b, c, d = (secrets.randbits(128) for _ in range(4))
+    blinding = _dot((a, b, c, d), proof.blindings)
+    fixed = [a * f + b * k for f, k in zip(short, carry, strict=True)]
+    fixed += [0] * (ROWS - rows)
+    fixed += [c * k for k in small]
+    fixed += [d * (quadratic - e * e * statement.square_bound), blinding]
+    _, carry_point, short_point, small_point, *announced = points
+    return _Equation(
+        [-k % ORDER for k in fixed],
+        [short_point, carry_point, small_point, *announced],
+        [a * e, b * e, c * e, a, b, c, d, d * e],
+    )
+
+
+def _holding(equations: dict[int, _Equation], numbers: list[int]) -> list[int]:
+    """Return which of the numbered equations hold."""
+    if not numbers or _holds([equations[number] for number in numbers]):
+        return numbers
+    if len(numbers) == 1:
+        return []
+    half = len(numbers) // 2
+    return _holding(equations, numbers[:half]) + _holding(equations, numbers[half:])
+
+
+def _holds(equations: Sequence[_Equation]) -> bool:
+    fixed = [sum(column) for column in zip(*(e.fixed for e in equations), strict=True)]
+    points = [point for equation in equations for point in equation.points]
+    scalars = [scalar for equation in equations for scalar in equation.scalars]
+    return bool(_sum([*_generators().all, *points], [*fixed, *scalars]) == G1Point.identity())
+
+
+def cancel(
+    pairs: Sequence[PairCommitment], projected: Sequence[int] | None = None, blinding: int = 0
+) -> bool:
+    """Return whether the sum of D is the commitment to the masks of lost neighbours.
+
+    Args:
+        pairs: D of the devices whose masked vectors are summed.
+        projected: projection of what their pair masks sum up to, from the opened secrets of lost
+            devices; None: no device was lost and all masks cancel.
+        blinding: what their pair blindings sum up to.
+    """
+    if not pairs:
+        return False
+    totals = [sum(column) for column in zip(*(pair.masked for pair in pairs), strict=True)]
+    if projected is not None:
+        totals = [total - number for total, number in zip(totals, projected, strict=True)]
+    rest = G1Point.identity()
+    for pair in pairs:
+        rest += pair.rest
+    return bool(_commit(totals, -blinding) == rest)
