@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +34,11 @@ SECURE: dict[str, Any] = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "e
 
 @dataclass
 class Sums:
-    """Of every epoch: the devices' vectors, their sum, the weights after it."""
+    """Of every epoch: the devices' vectors, their sum, as it is read, the weights after it."""
 
     vectors: list[dict[int, np.ndarray]] = field(default_factory=list)
     totals: list[np.ndarray] = field(default_factory=list)
+    read: list[np.ndarray] = field(default_factory=list)
     weights: list[np.ndarray] = field(default_factory=list)
 
 
@@ -45,9 +47,11 @@ def summing() -> Iterator[Sums]:
     seen, learn, secure = Sums(), Weights.learn, SecureAggregator.sum
 
     def learnt(self: Weights, total: np.ndarray, epoch: int, *, select: bool) -> EpochRecord:
+        read = np.concatenate(deepcopy(self.layout).read(total))
         record = learn(self, total, epoch, select=select)
         if epoch > len(seen.totals):  # of the first shard; all get the same
             seen.totals.append(total.copy())
+            seen.read.append(read)
             seen.weights.append(self.optimizer.weights.copy())
         else:
             assert np.array_equal(total, seen.totals[epoch - 1])
@@ -113,7 +117,7 @@ OWN: list[dict[str, Any]] = [
 def test_vectors_of_single_devices_add_up_to_the_fused_sum(
     kind: dict[str, Any], sixty: Graph
 ) -> None:
-    """Within 1e-5 of the largest number and 60 roundings to 2^-24."""
+    """Within 1e-5 of the largest number and 60 roundings to 2^-22: shares of ±4."""
     settings = {**SECURE, "epochs": 1, **kind}
     if "model" in kind:  # which has its own dropout
         del settings["dropout"]
@@ -121,8 +125,8 @@ def test_vectors_of_single_devices_add_up_to_the_fused_sum(
         run(sixty, **settings)
     with summing() as fused:
         run(sixty, **{**settings, "aggregate": "ideal"})
-    scale = np.abs(fused.totals[0]).max()
-    assert_allclose(each.totals[0], fused.totals[0], rtol=0, atol=1e-5 * scale + 60 * 2.0**-25)
+    scale = np.abs(fused.read[0]).max()
+    assert_allclose(each.read[0], fused.read[0], rtol=0, atol=1e-5 * scale + 60 * 2.0**-23)
     assert len(each.vectors[0]) == 60
     assert not fused.vectors
 
@@ -173,9 +177,9 @@ def test_two_runs_with_one_seed_send_different_masked_vectors_with_equal_sums(
     for mine, other in zip(*masked, strict=True):
         assert mine.sender == other.sender
         assert mine.body != other.body
-        words = len(mine.body) // 7 * 7  # numbers have 7 bytes
-        numbers = [np.frombuffer(m.body[:words], np.uint8).reshape(-1, 7) for m in (mine, other)]
-        assert not (numbers[0] == numbers[1]).all(axis=1).any()
+        words = len(mine.body) // 4 * 4  # numbers have 4 bytes, of which few coincide by chance
+        numbers = [np.frombuffer(m.body[:words], np.uint8).reshape(-1, 4) for m in (mine, other)]
+        assert (numbers[0] == numbers[1]).all(axis=1).sum() <= 2
 
 
 @pytest.mark.usefixtures("must_end")
@@ -187,8 +191,8 @@ def test_sixty_devices_on_their_own_mask_their_updates(sixty: Graph) -> None:
     for vectors, total in zip(alone.vectors, alone.totals, strict=True):
         assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
     assert_allclose(losses(many), losses(one), rtol=1e-5)
-    scale = np.abs(together.totals[0]).max()
-    assert_allclose(alone.totals[0], together.totals[0], rtol=0, atol=1e-5 * scale)
+    scale = np.abs(together.read[0]).max()
+    assert_allclose(alone.read[0], together.read[0], rtol=0, atol=1e-5 * scale)
 
 
 def test_a_secure_run_says_that_nobody_saw_an_update(sixty: Graph) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +14,8 @@ from lumos.graph.facts import GraphFacts
 from lumos.ldp.account import QUESTIONS, UNPROTECTED, PrivacyAccount
 from lumos.ldp.bounds import refuse_outside
 from lumos.ldp.one_bit import ENCODERS, ONE_BIT, EncoderSettings
-from lumos.training.config import Config, TrainSettings
+from lumos.secagg.parameters import AggregateSettings
+from lumos.training.config import UPDATES, Config, TrainSettings
 from lumos.training.metrics import dot_products
 from lumos.training.problem import Problem
 from lumos.training.profile import (
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
 
 Selection = Literal["validation", "last"]
 Recovery = Literal["shrunk", "literal"]
+
+NARROW_UPDATES = replace(
+    UPDATES, limit=1.0, least_limit=None, fraction_bits=24, least_fraction_bits=14
+)
+"""Encoding of gradients as shares of a range (`lumos.paper.updates`): 32 bits for up to 131,071
+devices, whose gradients have 14 to 24 fraction bits, then 40."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +115,16 @@ class PaperProfile:
             "balancer": "mcmc",
             "activate_last": given.get("task", TrainSettings.task) != "link",
         }
+
+    def updates(self, config: "Config") -> AggregateSettings:
+        """Return the encoding of summed updates, from settings alone.
+
+        It is the wide one where gradients have no known scale: features that are recovered
+        literally reach thousands, and other layers than gcn and gat do as they like.
+        """
+        paper = settings_of(config)
+        wide = (paper.recovery == "literal" and paper.noisy) or not config.model.fast
+        return UPDATES if wide else NARROW_UPDATES
 
     def ignores(self, name: str, config: "Config") -> str:
         """With which settings a setting has no effect."""
@@ -204,8 +222,8 @@ class PaperProfile:
             PaperTrainer(*place, config, problem.classes, **common)
             for place in zip(shards, endpoints, problem.parts, problem.keep, strict=True)
         ]
-        weights = trainers[0].model.weights
-        return [*trainers], PaperCoordinator(config, problem.facts.devices, coordinator, weights)
+        width = trainers[0].weights.layout.width
+        return [*trainers], PaperCoordinator(config, problem.facts.devices, coordinator, width)
 
     def check_weights(self, config: "Config", features: int, classes: int, state: Arrays) -> None:
         """Refuse weights that do not match the model of the settings."""
@@ -251,7 +269,7 @@ def run_texts(config: Config) -> ProfileTexts:
             virtual_nodes=paper.virtual_nodes,
             reported_largest=MAX_WORKLOAD,
         ),
-        sums=_sums,
+        sums=partial(_sums, config),
         validation=(
             "The weights of the best validation score are kept"
             if paper.select == "validation"
@@ -260,18 +278,18 @@ def run_texts(config: Config) -> ProfileTexts:
     )
 
 
-def _sums(sizes: RunSizes) -> list[SumStage]:
+def _sums(config: Config, sizes: RunSizes) -> list[SumStage]:
     """Every epoch is one sum: a gradient, and what loss and validation score are made of."""
-    from lumos.paper.tasks import STATISTICS  # torch, which settings do without
+    from lumos.paper.updates import SumLayout  # torch, which settings do without
 
-    weights = sum(array.size for array in sizes.weights.values())
+    tensors = [array.size for array in sizes.weights.values()]
     return [
         SumStage(
             name="network",
             learns="all weights of the network, from gradients of training devices",
             first=1,
             last=sizes.epochs,
-            numbers=weights + len(STATISTICS),
+            numbers=SumLayout(config, sizes.devices, tensors).width,
             loss=(
                 "Mean loss over training devices. Where it goes on falling while the validation "
                 "score does not rise, the network learns its training devices by heart."

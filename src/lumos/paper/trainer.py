@@ -48,7 +48,8 @@ from lumos.paper.messages import (
     without_information,
 )
 from lumos.paper.profile import PaperSettings, settings_of, unchecked
-from lumos.paper.tasks import STATISTICS, Classify, Link, Step, Task
+from lumos.paper.tasks import Classify, Link, Step, Task
+from lumos.paper.updates import SumLayout
 from lumos.secagg import COORDINATORS
 from lumos.storage import part_of
 from lumos.training.config import Config, TrainSettings
@@ -157,9 +158,9 @@ class FullModel(torch.nn.Module):
         return out
 
     @property
-    def weights(self) -> int:
-        """Number of weights."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def sizes(self) -> list[int]:
+        """Numbers of weights of all tensors."""
+        return [parameter.numel() for parameter in self.parameters()]
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
@@ -172,12 +173,13 @@ class Weights:
 
     optimizer: Optimizer
     best: Doubles = field(repr=False)
+    layout: SumLayout = field(repr=False)
     best_score: float = -np.inf
     best_epoch: int = 0
 
     def learn(self, total: Doubles, epoch: int, *, select: bool) -> EpochRecord:
-        """Step from the sum over all devices: gradients, then statistics."""
-        gradient, (loss, count, score, scored) = np.split(total, [-len(STATISTICS)])
+        """Step from the sum over all devices."""
+        gradient, (loss, count, score, scored) = self.layout.read(total)
         if count <= 0:
             raise ProtocolError("no device has anything to train on")
         mean = float(score / scored) if scored > 0 else None
@@ -284,7 +286,8 @@ class PaperTrainer(SummingTrainer):
         self.model = FullModel(config.model, self._features.shape[1], classes)
         self.model.initialise(shard.public.generator("weights"))
         train = config.train
-        self.weights = Weights(make_optimizer(train, self.model), self.model.vector())
+        layout = SumLayout(config, shard.total, self.model.sizes)
+        self.weights = Weights(make_optimizer(train, self.model), self.model.vector(), layout)
         self.sums = follows or RunSums(shard, endpoint, config)
         self._task: Task
         if self.model.head is not None:
@@ -415,6 +418,7 @@ class PaperTrainer(SummingTrainer):
             **weights.optimizer.state_dict("optimizer"),
             "best_score": np.array(weights.best_score),
             "best_epoch": np.array(weights.best_epoch),
+            **{f"sum/{name}": array for name, array in weights.layout.state_dict().items()},
         }
         if weights.best is not weights.optimizer.weights:  # else they are there already
             state["best"] = weights.best
@@ -443,6 +447,7 @@ class PaperTrainer(SummingTrainer):
         weights.best = state.get("best", weights.optimizer.weights)
         weights.best_score = float(state["best_score"])
         weights.best_epoch = int(state["best_epoch"])
+        weights.layout.load_state_dict(part_of(state, "sum/"))
 
     def finish(self) -> Program[PaperResult]:
         """Embeddings by the selected weights, without dropout."""
@@ -474,7 +479,7 @@ class PaperTrainer(SummingTrainer):
             best_epoch=self.weights.best_epoch,
             exposed=exposure(self.config, ledger, sees_devices=not self._follows),
             kept=self.model.kept(),
-            warnings=_warnings(self._paper),
+            warnings=[*_warnings(self._paper), *self.weights.layout.warnings()],
             guarantees=exposed_rows(self.config),
         )
 
@@ -490,7 +495,7 @@ class PaperTrainer(SummingTrainer):
     def _epoch(self, number: int) -> Program[Doubles]:
         """Forward, backward, and the sum of all devices' gradients and statistics."""
         if self._follows:
-            nothing = np.empty((0, self.model.weights + len(STATISTICS)))
+            nothing = np.empty((0, self.weights.layout.width))
             followed: Doubles = yield from self.sums.sum(lambda _: nothing, None, number)
             return followed
         drops = self.model.network.drops(self._trees, self.shard.randomness, number)
@@ -583,7 +588,8 @@ class PaperTrainer(SummingTrainer):
         parts += [gradient.flatten().cpu() for gradient in gradients]
         parts.append(step.head(False))
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
-        return np.concatenate([*flat, step.statistics.sum(dim=0).numpy()])
+        statistics: Doubles = step.statistics.sum(dim=0).numpy()
+        return self.weights.layout.fused(np.concatenate(flat), statistics)
 
     def _each(
         self, drops: Drops | None, back: Leaves, attention: Tensor | None, step: Step
@@ -595,19 +601,20 @@ class PaperTrainer(SummingTrainer):
         parts = [] if attention is None else [attention]
         parts += [torch.stack([*gradients]), step.head(True)]
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
-        return np.concatenate([*flat, step.statistics.numpy()], axis=1)
+        statistics: Doubles = step.statistics.numpy()
+        return self.weights.layout.vectors(np.concatenate(flat, axis=1), statistics)
 
 
 class PaperCoordinator:
     """The coordinator's program: one sum per epoch.
 
     Args:
-        weights: number of weights of the model.
+        width: numbers of a vector.
     """
 
-    def __init__(self, config: Config, total: int, endpoint: Endpoint, weights: int) -> None:
+    def __init__(self, config: Config, total: int, endpoint: Endpoint, width: int) -> None:
         self._sums = COORDINATORS[config.train.aggregate](total, endpoint, config.updates)
-        self._width = weights + len(STATISTICS)
+        self._width = width
 
     def setup(self) -> Program[None]:
         """Draw the mask graph."""

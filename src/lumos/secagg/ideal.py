@@ -166,6 +166,7 @@ class IdealAggregator:
         self._ledger.require_permission(CLEAR)
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
+        self._clear = FixedPoint.in_the_clear(settings, shard.total)
         self.context = b""
         """Unused: nobody receives different sums in the clear."""
 
@@ -192,6 +193,8 @@ class IdealAggregator:
         for start in range(0, len(vectors), _ROWS):
             encoded = self.fixed.encode(vectors[start : start + _ROWS])
             words += encoded.sum(axis=0, dtype=self.fixed.dtype)
+        if self._clear != self.fixed:
+            words = self._clear.encode_sum(self.fixed.decode(words))
         return (yield from self._sum(words))
 
     def sum_fused(self, partial: Doubles) -> Program[Doubles]:
@@ -199,10 +202,10 @@ class IdealAggregator:
 
         Args:
             partial: [width] the float sum over all hosted devices. It is rounded once, not once
-                per device: the result differs from `sum` by at most n · 2^-(fraction_bits + 1)
-                and the float error of `partial` itself.
+                per device, and with all fraction bits: the result differs from `sum` by at most
+                n · 2^-(f + 1), f those of the masked sum, and the float error of `partial` itself.
         """
-        return (yield from self._sum(self.fixed.encode_sum(partial)))
+        return (yield from self._sum(self._clear.encode_sum(partial)))
 
     def sum_updates(
         self,
@@ -241,7 +244,7 @@ class IdealAggregator:
         bookings = sum_bookings(self.parameters, len(words) * self.fixed.wire)
         book_at_devices(self._ledger, len(self._shard), bookings, ROUNDS)
         self._ledger.round += ROUNDS - _SWAPS
-        return self.fixed.decode(np.ascontiguousarray(inbox.body[0]).view(self.fixed.dtype))
+        return self._clear.decode(np.ascontiguousarray(inbox.body[0]).view(self._clear.dtype))
 
     def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
         """One message for all hosted devices: in the clear there is nothing to keep apart."""
@@ -265,6 +268,7 @@ class IdealCoordinator:
         self._ledger.require_permission(CLEAR)
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
+        self._clear = FixedPoint.in_the_clear(settings, total)
 
     def setup(self) -> Program[None]:
         """Draw the seed of the mask graph from the devices' contributions, and book that."""
@@ -285,16 +289,16 @@ class IdealCoordinator:
         inbox = yield CLEAR.nothing()
         yield _answer(inbox, np.empty(0, np.uint8))
         inbox = yield CLEAR_SUM.nothing()
-        total = np.zeros(width, self.fixed.dtype)
+        total = np.zeros(width, self._clear.dtype)
         for body in inbox.body:
-            total += np.ascontiguousarray(body).view(self.fixed.dtype)
+            total += np.ascontiguousarray(body).view(self._clear.dtype)
         if noise is not None:
-            total += self.fixed.encode_sum(noise())
+            total += self._clear.encode_sum(noise())
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
         bookings = sum_bookings(self.parameters, width * self.fixed.wire)
         book_at_coordinator(self._ledger, self._total, bookings)
         self._ledger.round += ROUNDS - _SWAPS
-        return self.fixed.decode(total)
+        return self._clear.decode(total)
 
     def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
         """One attempt at a sum; arguments as in `sum`. Nobody objects."""

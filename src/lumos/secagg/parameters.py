@@ -25,6 +25,8 @@ class AggregateSettings:
         least_limit: where sums over all devices do not fit 64 bits, the limit is halved until
             they do, down to this; None: such sums are refused.
         fraction_bits: numbers are rounded to multiples of 2^-fraction_bits.
+        least_fraction_bits: where sums over all devices do not fit 32 bits, there are fewer
+            fraction bits, down to this; None: words are wider instead.
         clip: clip numbers beyond the limit instead of refusing the vector.
         corrupt: fraction of devices that may collude with the coordinator; they may choose
             themselves, before the mask graph is drawn.
@@ -39,6 +41,7 @@ class AggregateSettings:
     limit: float = 1024.0
     least_limit: float | None = None
     fraction_bits: int = 32
+    least_fraction_bits: int | None = None
     clip: bool = False
     corrupt: float = 0.10
     dropped: float = 0.05
@@ -55,6 +58,12 @@ class AggregateSettings:
             raise UsageError(f"least_limit must be above 0, got {self.least_limit}")
         if not 0 <= self.fraction_bits <= 52:
             raise UsageError(f"fraction_bits must be 0 to 52, got {self.fraction_bits}")
+        least = self.least_fraction_bits
+        if least is not None and not 0 <= least <= self.fraction_bits:
+            raise UsageError(
+                f"least_fraction_bits must be 0 to {self.fraction_bits} (fraction_bits), "
+                f"got {least}"
+            )
         for name in ("corrupt", "dropped"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be >= 0 and < 1, got {getattr(self, name)}")
@@ -243,7 +252,8 @@ def both_windows(population: int, marked: int, size: int, least: int) -> float:
 #
 # so every sum is read back without loss, in whatever order it was added up. A sum differs from the
 # sum of the unrounded numbers by at most n · 2^-(f+1). w/8 bytes travel for each number; in memory
-# it has 4 or 8, of which the upper ones say nothing until a sum is read.
+# it has 4 or 8, of which the upper ones say nothing until a sum is read. With `least_fraction_bits`
+# w is the smallest of 32, 40, …, 64 that leaves as many, and f the largest that fits.
 
 RingWords = npt.NDArray[Any]
 """Unsigned words of 32 or 64 bits, little-endian."""
@@ -275,15 +285,27 @@ class FixedPoint:
     @staticmethod
     def of(settings: AggregateSettings, total: int) -> "FixedPoint":
         """The shortest words that hold every sum over `total` devices."""
-        limit = limit_for(settings, total)
-        largest = total * round(limit * 2**settings.fraction_bits)
-        for wire in range(1, 9):
-            if largest < 1 << (8 * wire - 1):
-                return FixedPoint(limit, settings.fraction_bits, wire, settings.clip)
+        limit, most, least = (
+            limit_for(settings, total),
+            settings.fraction_bits,
+            settings.least_fraction_bits,
+        )
+        for wire in range(1 if least is None else 4, 9):
+            for bits in range(most, (most if least is None else least) - 1, -1):
+                if total * round(limit * 2**bits) < 1 << (8 * wire - 1):
+                    return FixedPoint(limit, bits, wire, settings.clip)
         raise UsageError(
             f"sums over {total} devices of numbers up to {settings.limit:g} with "
             f"{settings.fraction_bits} fraction bits do not fit 64 bits; lower one of them"
         )
+
+    @staticmethod
+    def in_the_clear(settings: AggregateSettings, total: int) -> "FixedPoint":
+        """The same for sums that a simulation computes in the clear: with all fraction bits."""
+        fixed = FixedPoint.of(settings, total)
+        if settings.least_fraction_bits is None:
+            return fixed
+        return FixedPoint(fixed.limit, settings.fraction_bits, 8, fixed.clip)
 
     @property
     def word(self) -> int:

@@ -275,7 +275,9 @@ class Config:
         for name, value in {**profile.defaults(given), **given}.items():
             chosen[home[name]][name] = value
         made: dict[str, Any] = {group: kind(**chosen[group]) for group, kind in groups.items()}
-        return Config(**made, given=frozenset(settings))
+        config = Config(**made, given=frozenset(settings))
+        encoding = getattr(profile, "updates", None)
+        return config if encoding is None else dataclasses.replace(config, updates=encoding(config))
 
     @staticmethod
     def asked(**settings: Any) -> "Config":

@@ -52,8 +52,8 @@ from lumos.model.layers import EIGHTH, TreeGCN
 from lumos.model.tree_tensors import as_dense, project
 from lumos.paper.messages import on_leaves
 from lumos.paper.profile import settings_of
-from lumos.paper.tasks import STATISTICS
 from lumos.paper.trainer import FullModel
+from lumos.paper.updates import SumLayout
 from lumos.training.metrics import auc
 from lumos.training.problem import features_of
 from lumos.training.split import Role
@@ -73,10 +73,12 @@ def network_of(recorded: Recorded) -> FullModel:
 def weights_by_epoch(recorded: Recorded) -> Iterator[Doubles]:
     """Yield [weights] with which the messages of each epoch were computed."""
     train = recorded.config.train
-    adam = Adam(network_of(recorded).vector(), train.learning_rate, train.weight_decay)
+    model = network_of(recorded)
+    adam = Adam(model.vector(), train.learning_rate, train.weight_decay)
+    layout = SumLayout(recorded.config, recorded.graph.devices, model.sizes)
     for total in opened_sums(recorded):
         yield adam.weights
-        gradient, (_, count, _, _) = np.split(total, [-len(STATISTICS)])
+        gradient, (_, count, _, _) = layout.read(total)
         adam.step(gradient / count)
 
 
