@@ -21,12 +21,13 @@ from lumos.paper.trainer import Weights
 from lumos.secagg import (
     AGGREGATORS,
     COORDINATORS,
+    FixedPoint,
     IdealAggregator,
     IdealCoordinator,
     SecureAggregator,
 )
 from lumos.secagg.ideal import IDEAL_TOPICS
-from lumos.training.config import UPDATES
+from lumos.training.config import Config
 from lumos.training.trainer import EpochRecord
 
 SECURE: dict[str, Any] = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
@@ -89,11 +90,13 @@ class Permissive(Loopback):
         super().__init__(shards, doors, {*ideal, *IDEAL_TOPICS})
 
 
-def fixed_sum(vectors: np.ndarray) -> np.ndarray:
+def fixed_sum(vectors: np.ndarray, **settings: Any) -> np.ndarray:
     """The oracle: whole numbers in Python, added up one by one."""
-    scaled = np.rint(vectors * 2.0**UPDATES.fraction_bits).astype(np.int64).astype(object)
+    updates = Config.of(profile="paper", **settings).updates
+    bits = FixedPoint.of(updates, len(vectors)).fraction_bits
+    scaled = np.rint(vectors * 2.0**bits).astype(np.int64).astype(object)
     totals = [sum(column.tolist()) for column in scaled.T]
-    return np.array(totals, np.float64) * 2.0**-UPDATES.fraction_bits
+    return np.array(totals, np.float64) * 2.0**-bits
 
 
 KINDS: list[dict[str, Any]] = [
@@ -138,7 +141,7 @@ def test_masked_sums_are_the_fixed_point_sums_bit_by_bit(
     with summing() as secure:
         masked = run(sixty, **SECURE, **kind)
     for vectors, total in zip(secure.vectors, secure.totals, strict=True):
-        assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()])))
+        assert np.array_equal(total, fixed_sum(np.stack([*vectors.values()]), **kind))
     monkeypatch.setitem(TRANSPORTS._loaded, "loopback", Permissive)
     monkeypatch.setitem(AGGREGATORS, "secure", InTheClear)
     monkeypatch.setitem(COORDINATORS, "secure", IdealCoordinator)

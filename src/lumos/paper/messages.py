@@ -46,7 +46,8 @@ CLEAR_FEATURES = Topic(
     name="train/features-in-the-clear",
     door=Door.OPEN,
     shape=None,
-    learns="exposed to neighbours: the sender's features without noise (ε = inf)",
+    learns="exposed to neighbours: the sender's features without noise (ε = inf); to the network: "
+    "how many are not 0, by the length",
 )
 LEAF = Topic(
     name="train/leaf",

@@ -40,10 +40,10 @@ Selection = Literal["validation", "last"]
 Recovery = Literal["shrunk", "literal"]
 
 NARROW_UPDATES = replace(
-    UPDATES, limit=1.0, least_limit=None, fraction_bits=24, least_fraction_bits=14
+    UPDATES, limit=1.0, least_limit=None, fraction_bits=28, least_fraction_bits=14
 )
-"""Encoding of gradients as shares of a range (`lumos.paper.updates`): 32 bits for up to 131,071
-devices, whose gradients have 14 to 24 fraction bits, then 40."""
+"""Encoding of gradients as shares of a range (`lumos.paper.updates`): in 32 bits for up to 131,071
+devices, with 14 fraction bits or more, and then in 40."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ multiples of 2^(e - f), f fraction bits of the fixed point:
     word = round(gradient · 2^-e · 2^f),     |gradient · 2^-e| ≤ 1
 
 A device whose gradient of a tensor exceeds the range scales it down to the range, as gradients are
-clipped, and says so by a flag; it flags too that a number lies within a quarter of the range. The
+clipped, and says so by a flag; a second flag says that a number exceeds an eighth of the range. The
 sum counts both flags, for each tensor. After an epoch in which anybody was clipped the range grows
-fourfold; after one in which nobody came near it is halved, but steps never become finer than 2^-24.
-So ranges are functions of earlier sums, and the same at every participant.
+fourfold; after one in which nobody set the second flag it is halved, but steps never become finer
+than 2^-24. So ranges are functions of earlier sums, and the same at every participant.
 
 Statistics are exact: each is a whole number of steps of 2^-24, in digits of f bits, a word each.
 """
@@ -28,10 +28,12 @@ from lumos.training.config import UPDATES, Config
 from lumos.typing import Arrays, Doubles, Ints
 
 FIRST_EXPONENT = 2
-"""Ranges begin at ±4: a fresh network's gradients stay below 2."""
+"""Ranges begin at ±4, or where steps are 2^-24: a fresh network's gradients stay below 2."""
 MAX_EXPONENT = int(math.log2(UPDATES.limit))
 GROWTH = 2
-"""Doublings of a range that was too narrow; it is halved where nobody needs it but for these."""
+"""Doublings of a range that was too narrow."""
+NEAR = 1 / 8
+"""Share of a range below which everybody must stay for it to be halved."""
 STEP_BITS = UPDATES.fraction_bits
 """Statistics are multiples of 2^-24, and no gradient is rounded to finer steps."""
 
@@ -54,7 +56,9 @@ class SumLayout:
         """Sums in the clear have as many words, but are not rounded to the ranges."""
         self._bits = FixedPoint.of(config.updates, devices).fraction_bits
         self._digits = math.ceil((MAX_EXPONENT + STEP_BITS + 1) / self._bits)
-        self.exponents: Ints = np.full(len(sizes), FIRST_EXPONENT)
+        self._finest = self._bits - STEP_BITS
+        """e of the range whose steps are 2^-24."""
+        self.exponents: Ints = np.full(len(sizes), max(FIRST_EXPONENT, self._finest))
         """[tensors] e of each range ±2^e."""
         self.clipped_devices = 0
         """Most devices that scaled down a gradient in one epoch."""
@@ -86,13 +90,15 @@ class SumLayout:
             largest = np.abs(part).max(axis=1, initial=0)
             beyond = np.maximum(largest, 1)[:, None]
             scaled[:, span] = np.clip(part / beyond, -1, 1)
-            flags += [largest > 1, largest >= 2.0**-GROWTH]
+            flags += [largest > 1, largest >= NEAR]
         columns = np.stack(flags, axis=1).astype(np.float64)
         return np.concatenate([scaled, columns, self._in_digits(statistics)], axis=1)
 
     def fused(self, gradient: Doubles, statistics: Doubles) -> Doubles:
-        """Return [width] the sum of vectors in the clear, as they are never rounded there."""
-        return self._padded(gradient[None], statistics[None])[0]
+        """Return [width] a sum of vectors in the clear, rounded once, to steps of 2^-24."""
+        total = self._padded(gradient[None], statistics[None])[0]
+        rounded: Doubles = np.rint(total * 2.0**STEP_BITS) * 2.0**-STEP_BITS
+        return rounded
 
     def read(self, total: Doubles) -> tuple[Doubles, Doubles]:
         """Return the summed gradients and statistics, and set the ranges of the next sum."""
@@ -106,7 +112,7 @@ class SumLayout:
             self.clipped_epochs += 1
             self.clipped_devices = max(self.clipped_devices, int(clipped.max()))
         grown = np.where(clipped > 0, GROWTH, np.where(near > 0, 0, -1))
-        self.exponents = np.clip(self.exponents + grown, self._bits - STEP_BITS, MAX_EXPONENT)
+        self.exponents = np.clip(self.exponents + grown, self._finest, MAX_EXPONENT)
         return gradient * factors, self._from_digits(digits)
 
     def warnings(self) -> list[str]:
