@@ -133,7 +133,7 @@ def test_public_numbers_choose_the_words(settings: Any, devices: int, wire: int)
 
 def test_a_simulation_in_the_clear_does_not_depend_on_the_words(sixty: Graph) -> None:
     """It books the bytes of 32 bits, and is not rounded to them."""
-    settings = {"aggregate": "ideal", "dropout": 0.1}
+    settings: dict[str, Any] = {"aggregate": "ideal", "dropout": 0.1}
     narrow = run(sixty, **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lumos.paper.profile.NARROW_UPDATES", UPDATES)

@@ -19,6 +19,7 @@ from lumos.exchange.messages import Door
 from lumos.report.run_page import page_of
 from lumos.report.run_scores import VARIANTS, stages_of, variant_name
 from lumos.report.run_scores import notes as scores_notes
+from lumos.secagg import FixedPoint
 from lumos.training.guarantees import guarantees_something, shown_cells
 from lumos.training.profile import PROFILES
 
@@ -187,12 +188,13 @@ def test_curves_end_where_the_run_ended(run: Path) -> None:
 
 
 def test_the_widths_of_all_sums_are_those_that_were_sent(run: Path) -> None:
-    """Sums have 7 bytes a number: the ledger counted what the page computes."""
+    """The ledger counted what the page computes, with the bytes of a number in a message."""
     loaded = lumos.load_run(run)
+    fixed = FixedPoint.of(loaded.config.updates, 60)
     stages = stages_of(loaded)
     numbers = sum((stage.last - stage.first + 1) * stage.numbers for stage in stages)
     sent = loaded.ledger.topics["aggregate/sum/ideal"].bytes
-    assert sent == 7 * 60 * numbers
+    assert sent == fixed.wire * 60 * numbers
     assert f"{numbers:,}" in page(run).text()
 
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from lumos.paper.trainer import Weights
+from lumos.paper.updates import SumLayout
+from lumos.training.config import Config
 from lumos.training.metrics import (
     accuracy,
     auc,
@@ -83,10 +85,14 @@ def test_accuracy_looks_at_one_role_only() -> None:
     assert accuracy(logits, labels, roles, Role.TRAIN) == 0.0
 
 
+WIDE = Config.of(profile="paper", literal=True)
+"""Settings with which gradients and statistics stand in a sum as they are."""
+
+
 def test_the_best_weights_are_those_that_the_score_is_of() -> None:
     """Scores 1, 3, 2 of the weights before each step: the second epoch's starting weights win."""
     start = np.zeros(2)
-    weights = Weights(Adam(start, 0.1), start)
+    weights = Weights(Adam(start, 0.1), start, SumLayout(WIDE, 4, [len(start)]))
     before = []
     for epoch, score in enumerate((1.0, 3.0, 2.0), start=1):
         before.append(weights.optimizer.weights)
@@ -100,7 +106,7 @@ def test_the_best_weights_are_those_that_the_score_is_of() -> None:
 @pytest.mark.parametrize("select", [True, False])
 def test_without_a_score_or_selection_the_last_weights_stand(select: bool) -> None:
     start = np.zeros(1)
-    weights = Weights(Adam(start, 0.1), start)
+    weights = Weights(Adam(start, 0.1), start, SumLayout(WIDE, 4, [len(start)]))
     for epoch in (1, 2):
         scored = 0.0 if select else 5.0
         weights.learn(np.array([1.0, 1.0, 1.0, scored, scored]), epoch, select=select)
