@@ -8,8 +8,15 @@ fixed, projects all three parts to at most `ROWS` numbers. Over the integers
 and the device proves with Pedersen commitments in BLS12-381 G1 that |p|² ≤ β² and that the carry c
 is small, without showing p, c, s or d. It publishes commitments C, P, K to s, p, c; what is left,
 D = Σ T_i G_i − C − P − 2^W K, commits to d, and the D of all devices of a sum cancel as the masks
-do. `docs/proofs-of-bounds.md` states and proves completeness, soundness and zero knowledge; the
-numbers of steps below are those of the page.
+do. The steps, proved complete, sound and zero-knowledge in `docs/proofs-of-bounds.md`:
+
+1. C, P, K, and Q: a commitment to 128 masks g. P has four squares besides p, Σ sq² = β² − |p|².
+2. A random ternary matrix R' with 128 rows; h = R'(sq, p, c) + g, accepted if it is small. So all
+   of sq, p, c are small integers, and nothing comes round modulo the group order q.
+3. A random ξ makes one equation of |p|² + |sq|² = β² and of the 128 rows of h.
+4. That equation is one coefficient of a polynomial in X, made of f(X) = p + X c + X² g + X³ α with
+   a nonce vector α. The other eight coefficients are committed to in W; f and the blindings are
+   opened at a random e.
 
 Secret numbers meet the library's variable-time multi-exponentiation only under a fresh uniform
 mask (`_hidden`). Nonces are derived from the caller's randomness *and* the statement and witness
@@ -19,9 +26,11 @@ mask (`_hidden`). Nonces are derived from the caller's randomness *and* the stat
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, repeat, zip_longest
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +44,7 @@ ROWS = 256
 ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
 """Prime order q of the group."""
 MAX_WORD_BITS = 64
+MAX_WIDTH = 1 << 21
 
 TAU = 2.68
 """β² = TAU·(ROWS/2)·B²: an honest |x| ≤ B has |R·x|² > β² with probability below 2^-128."""
@@ -47,7 +57,7 @@ _CHECKS = 128  # rows of R', which shows that committed numbers are small intege
 _SQUARES = 4
 _CARRY_BOUND = 1 << 32  # |c| <= (2 + mask neighbours)·width + 1, always far below
 _PRODUCT_BITS = 68  # |R'(p, c, sq)| <= sqrt(260)·2^63 + 256·2^32 < 2^68 for words of 64 bits
-_MASK_BITS = _PRODUCT_BITS + 15  # uniform masks of h: a repetition is rarer than 128·2^-15 = 2^-8
+_MASK_BITS = _PRODUCT_BITS + 15  # of g: a repetition is rarer than 128·2^-15 = 2^-8
 _H_LIMIT = (1 << _MASK_BITS) - (1 << _PRODUCT_BITS)
 _H_BYTES = 11
 _POINT = 48
@@ -111,9 +121,9 @@ def allowed(bound: float, width: int, word_bits: int, liars: int = 1) -> bool:
     if not 0 < word_bits <= MAX_WORD_BITS or bound <= 0:
         return False
     if width <= ROWS:
-        return liars * bound < 2 ** (word_bits - 1)
+        return liars * bound < math.ldexp(1, word_bits - 1)
     proved = (proved_factor(width) * bound) ** 2 + 4 * projected_bound(bound, width)
-    return liars * math.sqrt(proved) <= 2 ** (word_bits - 5)
+    return liars * math.sqrt(proved) <= math.ldexp(1, word_bits - 5)
 
 
 # Exact integer products by float64 matrix multiplication on pieces of 32 bits: every partial sum
@@ -154,7 +164,8 @@ def _ternary(seed: bytes, rows: int, columns: int) -> Small:
     size = (count + 7) // 8
     packed = np.frombuffer(hashlib.shake_256(seed).digest(2 * size), np.uint8).reshape(2, size)
     bits = np.unpackbits(packed, axis=1, count=count).view(np.int8)
-    return (bits[0] - bits[1]).reshape(rows, columns)
+    entries: Small = bits[0] - bits[1]
+    return entries.reshape(rows, columns)
 
 
 _COLUMNS = 4096  # of R at a time as float64: 8 MB
@@ -218,39 +229,20 @@ def projection(challenge: bytes, width: int) -> Projection:
 
 # Group.
 
-
-@dataclass(frozen=True)
-class _Generators:
-    """Points nobody knows a relation between: hashes to the curve."""
-
-    vector: list[G1Point]
-    """G_1 … G_ROWS, for projections and carries."""
-    small: list[G1Point]
-    """S_1 … S_4 and U_1 … U_128, for the four squares and the masks of h."""
-    product: G1Point
-    """U_0, for the coefficients of the quadratic relation."""
-    blinding: G1Point
-    """H."""
-
-    @property
-    def all(self) -> list[G1Point]:
-        return [*self.vector, *self.small, self.product, self.blinding]
+_SLOTS = _SQUARES + ROWS
 
 
 @lru_cache(maxsize=1)
-def _generators() -> _Generators:
-    def points(name: bytes, count: int) -> list[G1Point]:
-        return [
-            G1Point.hash_to_curve(name + number.to_bytes(4, "little"), _DOMAIN)
-            for number in range(count)
-        ]
+def _generators() -> list[G1Point]:
+    """S_1 … S_4, G_1 … G_ROWS, U, H: hashes to the curve, so that nobody knows a relation."""
+    return [
+        G1Point.hash_to_curve(number.to_bytes(4, "little"), _DOMAIN) for number in range(_SLOTS + 2)
+    ]
 
-    return _Generators(
-        points(b"vector", ROWS),
-        points(b"small", _SQUARES + _CHECKS),
-        points(b"product", 1)[0],
-        points(b"blinding", 1)[0],
-    )
+
+def _slots(rows: int) -> int:
+    """Length of the vectors p, c, g, α of the polynomial, each padded with zeros."""
+    return max(_SQUARES + rows, _CHECKS)
 
 
 def _sum(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
@@ -259,52 +251,71 @@ def _sum(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
     return G1Point.multiexp_unchecked(list(points), reduced)
 
 
-def _basis(count: int) -> list[G1Point]:
-    return [*_generators().vector[:count], _generators().blinding]
-
-
 def _commit(numbers: Sequence[int], blinding: int) -> G1Point:
     """Σ numbers_i G_i + blinding·H, for opened numbers."""
-    return _sum(_basis(len(numbers)), [*numbers, blinding])
+    generators = _generators()
+    points = [*generators[_SQUARES : _SQUARES + len(numbers)], generators[-1]]
+    return _sum(points, [*numbers, blinding])
 
 
-def commitment(projected: Sequence[int], blinding: int) -> bytes:
-    """Commit to a projected mask that is known to the verifier.
+def self_commitment(projected: Sequence[int], blinding: int) -> bytes:
+    """Return C of an opened self mask. The time depends on the numbers."""
+    return _bytes(_commit(projected, blinding))
 
-    The time depends on the numbers: for self masks that were opened and pair masks of lost devices.
+
+def pair_commitment(projected: Sequence[int], blinding: int) -> bytes:
+    """Return D of opened pair masks. The time depends on the numbers."""
+    return _bytes(_commit(projected, blinding))
+
+
+def _bytes(point: G1Point) -> bytes:
+    return bytes(point.to_compressed_bytes())
+
+
+class _Hider:
+    """Commitments to secret vectors as (vector + mask)·basis − mask·basis with one uniform mask.
+
+    Each multi-exponentiation alone runs on uniform scalars, independent of the vectors and of what
+    a proof shows of them. (A nonce needs that too: α = (f − p − …)/e³ depends on the witness as
+    soon as f is known.)
     """
-    return _commit(projected, blinding).to_compressed_bytes()
+
+    def __init__(self, points: Sequence[G1Point], stream: Expanded) -> None:
+        self._basis = [*points, _generators()[-1]]
+        self._mask = _uniform(stream, len(self._basis))
+        self._offset = _sum(self._basis, self._mask)
+
+    def commit(self, opening: "_Opening") -> bytes:
+        """Σ numbers_i points_i + blinding·H."""
+        missing = len(self._basis) - 1 - len(opening.numbers)
+        secret = [*opening.numbers, *[ORDER] * missing, opening.blinding]
+        hidden = [a + b for a, b in zip(secret, self._mask, strict=True)]
+        return _bytes(_sum(self._basis, hidden) - self._offset)
 
 
-self_commitment = commitment
-pair_commitment = commitment
+class _Opening(InMemoryOnly):
+    """A secret vector and its blinding, all numbers in [q, 2q): equally long for any value."""
 
-
-def _hidden(
-    basis: Sequence[G1Point], vectors: Sequence[Sequence[int]], stream: Expanded
-) -> Iterator[G1Point]:
-    """Return Σ vector_i basis_i for each secret vector as (vector + mask)·basis − mask·basis.
-
-    Each multi-exponentiation alone runs on uniform scalars, independent of all vectors.
-    """
-    mask = _uniform(stream, len(basis))
-    offset = _sum(basis, mask)
-    for vector in vectors:
-        yield _sum(basis, [a + b for a, b in zip(vector, mask, strict=True)]) - offset
+    def __init__(self, numbers: Sequence[int], blinding: int) -> None:
+        self.numbers = [number % ORDER + ORDER for number in numbers]
+        self.blinding = blinding % ORDER + ORDER
 
 
 def _uniform(stream: Expanded, count: int) -> list[int]:
     """`count` scalars, uniform up to 2^-129."""
     size = _SCALAR + 16
-    drawn = stream.draw(size * count)
     return [
-        int.from_bytes(drawn[start : start + size], "little") % ORDER
-        for start in range(0, len(drawn), size)
+        int.from_bytes(part, "little") % ORDER for part in _split(stream.draw(size * count), size)
     ]
 
 
+def _split(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
 def _dot(left: Sequence[int], right: Sequence[int]) -> int:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+    """Inner product over the length of the shorter one."""
+    return sum(map(mul, left, right))
 
 
 # Statements and challenges.
@@ -316,6 +327,14 @@ def _hash(label: bytes, *parts: bytes) -> bytes:
         state.update(len(part).to_bytes(8, "little"))
         state.update(part)
     return state.digest()
+
+
+def _encoded(numbers: Sequence[int]) -> bytes:
+    return b"".join([number.to_bytes(24, "little", signed=True) for number in numbers])
+
+
+def _encoded_scalars(scalars: Sequence[int]) -> bytes:
+    return b"".join([(scalar % ORDER).to_bytes(_SCALAR, "little") for scalar in scalars])
 
 
 @dataclass(frozen=True)
@@ -341,14 +360,12 @@ class Statement:
     def __post_init__(self) -> None:
         if not 0 < self.word_bits <= MAX_WORD_BITS:
             raise ValueError(f"word_bits must be in 1..{MAX_WORD_BITS}, not {self.word_bits}")
-        if not 0 < self.width < 1 << 21:
-            raise ValueError(f"width must be in 1..2^21, not {self.width}")
+        if not 0 < self.width <= MAX_WIDTH:
+            raise ValueError(f"width must be in 1..{MAX_WIDTH}, not {self.width}")
         if not 0 <= self.square_bound < 1 << (2 * self.word_bits - 2):
             raise ValueError("square_bound is not below the square of half the ring")
         if len(self.masked) != min(self.width, ROWS):
-            raise ValueError(
-                f"expected {min(self.width, ROWS)} projections, got {len(self.masked)}"
-            )
+            raise ValueError(f"expected {min(self.width, ROWS)} rows, got {len(self.masked)}")
 
     @property
     def rows(self) -> int:
@@ -359,10 +376,6 @@ class Statement:
         """Hash of all fields."""
         numbers = (self.word_bits, self.width, self.square_bound, *self.masked)
         return _hash(b"statement", self.context, self.challenge, _encoded(numbers))
-
-
-def _encoded(numbers: Sequence[int]) -> bytes:
-    return b"".join([number.to_bytes(24, "little", signed=True) for number in numbers])
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,12 +399,8 @@ class Witness(InMemoryOnly):
     def digest(self) -> bytes:
         """Hash of all fields."""
         parts = (self.short, self.self_projected, self.pair_projected)
-        blindings = [(k % ORDER).to_bytes(_SCALAR, "little") for k in self._blindings]
-        return _hash(b"witness", *(_encoded(part) for part in parts), *blindings)
-
-    @property
-    def _blindings(self) -> tuple[int, int]:
-        return self.self_blinding, self.pair_blinding
+        blindings = _encoded_scalars((self.self_blinding, self.pair_blinding))
+        return _hash(b"witness", *(_encoded(part) for part in parts), blindings)
 
 
 def _private_stream(
@@ -406,67 +415,103 @@ def _private_stream(
     return Expanded(key[:32])
 
 
-@dataclass(frozen=True)
-class _Challenges:
-    """The random-oracle side of a proof, in the order of its messages."""
+class _Transcript:
+    """The random oracle's side of a proof: a hash over all messages so far.
 
-    state: bytes
+    Args:
+        statement: the first message.
+    """
 
-    @staticmethod
-    def begin(statement: Statement, points: Sequence[bytes]) -> "_Challenges":
-        """After C, K, P and Q."""
-        return _Challenges(_hash(b"points", statement.digest(), *points))
+    def __init__(self, statement: Statement) -> None:
+        self._state = statement.digest()
+
+    def add(self, label: bytes, *parts: bytes) -> None:
+        """Append a message."""
+        self._state = _hash(label, self._state, *parts)
 
     def matrix(self, rows: int) -> Small:
-        """R', [128, 2·rows + 4]."""
-        return _ternary(_hash(b"matrix", self.state), _CHECKS, 2 * rows + _SQUARES)
-
-    def after(self, label: bytes, *parts: bytes) -> "_Challenges":
-        """The state after another message."""
-        return _Challenges(_hash(label, self.state, *parts))
+        """R', [128, 4 + 2·rows]."""
+        return _ternary(_hash(b"matrix", self._state), _CHECKS, _SQUARES + 2 * rows)
 
     def scalar(self) -> int:
         """A challenge modulo q."""
-        return int.from_bytes(_hash(b"scalar", self.state), "little") % ORDER
+        return int.from_bytes(_hash(b"scalar", self._state), "little") % ORDER
 
 
-def _weights(point: int, matrix: Small) -> tuple[list[int], list[int]]:
-    """Return ρ' = (ξ, ξ², …, ξ^128) and ρ'ᵀ·R' modulo q."""
-    powers = []
-    power = 1
-    for _ in range(_CHECKS):
-        power = power * point % ORDER
-        powers.append(power)
-    product = matrix.T.astype(np.float64) @ _pieces(powers, _SCALAR // 4)
-    return powers, [number % ORDER for number in _joined(product.astype(np.int64))]
+@dataclass(frozen=True)
+class _Relation:
+    """What the committed vectors satisfy: |p|² + ⟨short, p⟩ + ⟨carry, c⟩ + ⟨mask, g⟩ = total.
+
+    It is |p|² + |sq|² = β² plus Σ_i ξ^i·(row i of R'(sq, p, c) + g = h), step 3.
+    """
+
+    checked: int
+    """Slots of p that count in |p|²: those that R' checks. (Others may be anything modulo q.)"""
+    short: list[int]
+    carry: list[int]
+    mask: list[int]
+    total: int
+
+    @staticmethod
+    def of(statement: Statement, matrix: Small, checks: Sequence[int], point: int) -> "_Relation":
+        """Weigh the rows of R' with the powers of ξ."""
+        powers = list(accumulate(repeat(point, _CHECKS), lambda power, by: power * by % ORDER))
+        product = matrix.T.astype(np.float64) @ _pieces(powers, _SCALAR // 4)
+        weights = [number % ORDER for number in _joined(product.astype(np.int64))]
+        checked = _SQUARES + statement.rows
+        return _Relation(
+            checked,
+            weights[:checked],
+            [0] * _SQUARES + weights[checked:],
+            powers,
+            (statement.square_bound + _dot(powers, checks)) % ORDER,
+        )
+
+    def value(self, f: Sequence[int], e: int) -> int:
+        """Ψ(e) = e²·(|f|² + ⟨short, f⟩) + e·⟨carry, f⟩ + ⟨mask, f⟩ at f = f(e)."""
+        square = _dot(f[: self.checked], f) + _dot(self.short, f)
+        return (e * e * square + e * _dot(self.carry, f) + _dot(self.mask, f)) % ORDER
+
+    def coefficients(self, vectors: Sequence[Sequence[int]]) -> list[int]:
+        """Ψ(X) for f(X) = Σ_i vectors_i X^i: nine numbers, of which number 2 is `total`."""
+        result = [0] * 9
+        for i, left in enumerate(vectors):
+            for j, right in enumerate(vectors[i:], i):
+                result[2 + i + j] += _dot(left[: self.checked], right) * (1 + (i != j))
+            for shift, weights in enumerate((self.mask, self.carry, self.short)):
+                result[shift + i] += _dot(weights, left)
+        return [number % ORDER for number in result]
+
+
+_TARGET = 2  # the coefficient of Ψ that is public
+_OTHERS = [k for k in range(9) if k != _TARGET]
 
 
 # Proofs.
 
-_POINTS = 9
-_FINAL = 4
+_POINTS = 5 + len(_OTHERS)
 
 
 @dataclass(frozen=True)
 class _Proof:
     """The messages of a proof; points as bytes, scalars modulo q."""
 
-    points: list[bytes]
-    """C, K, P, Q, then A_P, A_K, A_Q, W_0, W_1."""
+    committed: list[bytes]
+    """C, P, K, Q."""
     checks: list[int]
-    """h = R'(p, c, sq) + g, 128 small integers."""
-    linear: int
-    """t, the linear relation of the nonces."""
-    responses: list[int]
-    """f = α + e·(p, c, sq, g)."""
+    """h, 128 small integers."""
+    announced: list[bytes]
+    """A, a commitment to the nonces α, and W, to the coefficients of Ψ but the public one."""
+    response: list[int]
+    """f(e)."""
     blindings: list[int]
-    """z_P, z_K, z_Q, w."""
+    """z and w, the openings of P + e K + e² Q + e³ A and of Σ e^k W_k."""
 
     def to_bytes(self) -> bytes:
         """Encode with fixed lengths."""
         checks = [number.to_bytes(_H_BYTES, "little", signed=True) for number in self.checks]
-        scalars = [self.linear, *self.responses, *self.blindings]
-        return b"".join([*self.points, *checks, *(k.to_bytes(_SCALAR, "little") for k in scalars)])
+        scalars = _encoded_scalars([*self.response, *self.blindings])
+        return b"".join([*self.committed, *self.announced, *checks, scalars])
 
     @staticmethod
     def parse(data: bytes, rows: int) -> "_Proof":
@@ -481,25 +526,21 @@ class _Proof:
             for part in _split(data[checks_at:scalars_at], _H_BYTES)
         ]
         scalars = [int.from_bytes(part, "little") for part in _split(data[scalars_at:], _SCALAR)]
-        if any(not -_H_LIMIT <= number < _H_LIMIT for number in checks):
+        if not _accepted(checks):
             raise BadProof("a check number is out of range")
-        if any(scalar >= ORDER for scalar in scalars):
+        if max(scalars) >= ORDER:
             raise BadProof("a scalar is not reduced")
-        return _Proof(points, checks, scalars[0], scalars[1:-_FINAL], scalars[-_FINAL:])
-
-    def encoded_checks(self) -> bytes:
-        """The checks as the challenge hash takes them."""
-        return _encoded(self.checks)
+        return _Proof(points[:4], checks, points[4:], scalars[:-2], scalars[-2:])
 
 
-def _split(data: bytes, size: int) -> list[bytes]:
-    return [data[start : start + size] for start in range(0, len(data), size)]
+def _accepted(checks: Sequence[int]) -> bool:
+    """Return whether h is in the range where it is uniform, whatever the witness."""
+    return min(checks) >= -_H_LIMIT and max(checks) < _H_LIMIT
 
 
 def proof_size(rows: int) -> int:
     """Return the bytes of a proof for vectors of `rows` projected numbers."""
-    scalars = 1 + 2 * rows + _SQUARES + _CHECKS + _FINAL
-    return _POINTS * _POINT + _CHECKS * _H_BYTES + scalars * _SCALAR
+    return _POINTS * _POINT + _CHECKS * _H_BYTES + (_slots(rows) + 2) * _SCALAR
 
 
 def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]) -> bytes:
@@ -514,108 +555,83 @@ def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]
         ValueError: the witness does not fit the statement; the message tells no number.
     """
     stream = _private_stream(statement, witness, random)
-    rows = statement.rows
     carry = _carry(statement, witness)
-    short = list(witness.short)
-    squares = four_squares(statement.square_bound - _dot(short, short), stream)
-    small = [*short, *carry, *squares]
+    squares = four_squares(_rest(statement, witness), stream)
+    small = [*squares, *witness.short, *carry]
 
-    # Nonces of the sigma protocol, and commitments C, P, K, A_P, A_K (one basis, one mask).
-    nonces = _uniform(stream, 2 * rows + _SQUARES + _CHECKS)
-    carry_blinding, *nonce_blindings = _uniform(stream, 4)
-    shift = carry_blinding << statement.word_bits
-    short_blinding = -(witness.pair_blinding + witness.self_blinding + shift) % ORDER
-    self_point, short_point, carry_point, *announced = _hidden(
-        _basis(rows),
-        [
-            [*witness.self_projected, witness.self_blinding],
-            [*short, short_blinding],
-            [*carry, carry_blinding],
-            [*nonces[:rows], nonce_blindings[0]],
-            [*nonces[rows : 2 * rows], nonce_blindings[1]],
-        ],
-        stream,
-    )
-    committed = [_bytes(self_point), _bytes(carry_point), _bytes(short_point)]
+    # Step 1. The blinding of P makes that of D what the caller gave. The squares' slots of K take
+    # the squares out of P + 2^W K.
+    lift = 1 << statement.word_bits
+    back = pow(lift, -1, ORDER)
+    carry_blinding, mask_blinding, nonce_blinding = _uniform(stream, 3)
+    short_blinding = -(witness.pair_blinding + witness.self_blinding + lift * carry_blinding)
+    own = _Opening([*[0] * _SQUARES, *witness.self_projected], witness.self_blinding)
+    short = _Opening([*squares, *witness.short], short_blinding)
+    carries = _Opening([*(-root * back for root in squares), *carry], carry_blinding)
+    hider = _Hider(_generators()[: _SQUARES + statement.rows], stream)
+    committed = [hider.commit(opening) for opening in (own, short, carries)]
 
-    # Step 1: the commitment Q to squares and masks, R', and h by rejection sampling.
-    small_basis = [*_generators().small, _generators().blinding]
+    # Step 2, by rejection: h is then uniform in its range. What is rejected is not shown.
+    slots = _slots(statement.rows)
+    if slots > _SQUARES + statement.rows:
+        hider = _Hider(_generators()[:slots], stream)
     while True:
-        masks = _masks(stream)
-        (small_blinding,) = _uniform(stream, 1)
-        small_point, small_nonce = _hidden(
-            small_basis,
-            [
-                [*squares, *masks, small_blinding],
-                [*nonces[2 * rows :], nonce_blindings[2]],
-            ],
-            stream,
-        )
-        points = [*committed, _bytes(small_point)]
-        challenges = _Challenges.begin(statement, points)
-        matrix = challenges.matrix(rows)
-        checks = [a + b for a, b in zip(_signed_product(matrix, small), masks, strict=True)]
-        if all(-_H_LIMIT <= number < _H_LIMIT for number in checks):
+        drawn = _masks(stream)
+        masks = _Opening(drawn, mask_blinding)
+        committed[3:] = [hider.commit(masks)]
+        transcript = _Transcript(statement)
+        transcript.add(b"committed", *committed)
+        matrix = transcript.matrix(statement.rows)
+        checks = [a + b for a, b in zip(_signed_product(matrix, small), drawn, strict=True)]
+        if _accepted(checks):
             break
 
-    # Step 2: one linear relation for all rows of R'.
-    challenges = challenges.after(b"checks", _encoded(checks))
-    powers, row = _weights(challenges.scalar(), matrix)
-    linear = _dot([*row, *powers], nonces) % ORDER
+    # Step 3.
+    transcript.add(b"checks", _encoded(checks))
+    relation = _Relation.of(statement, matrix, checks, transcript.scalar())
 
-    # Step 3: the quadratic relation's coefficients, the challenge e and the answers.
-    quadratic = [*nonces[:rows], *nonces[2 * rows : 2 * rows + _SQUARES]]
-    values = [*short, *squares]
-    zeroth, first = _dot(quadratic, quadratic), 2 * _dot(quadratic, values)
-    product_blindings = _uniform(stream, 2)
-    products = _hidden(
-        [_generators().product, _generators().blinding],
-        [[zeroth, product_blindings[0]], [first, product_blindings[1]]],
-        stream,
-    )
-    points += [_bytes(point) for point in (*announced, small_nonce, *products)]
-    challenges = challenges.after(b"announced", *points[4:], linear.to_bytes(_SCALAR, "little"))
-    challenge = challenges.scalar()
-    secret = [*small, *masks, short_blinding, carry_blinding, small_blinding]
-    answers = _answers([*nonces, *nonce_blindings], secret, challenge)
-    last = (product_blindings[0] + challenge * product_blindings[1]) % ORDER
-    count = len(nonces)
-    return _Proof(points, checks, linear, answers[:count], [*answers[count:], last]).to_bytes()
-
-
-def _bytes(point: G1Point) -> bytes:
-    return bytes(point.to_compressed_bytes())
+    # Step 4.
+    nonces = _Opening(_uniform(stream, slots), nonce_blinding)
+    polynomial = (short, carries, masks, nonces)
+    coefficients = relation.coefficients([opening.numbers for opening in polynomial])
+    others = [_Opening([coefficients[k]], *_uniform(stream, 1)) for k in _OTHERS]
+    product_hider = _Hider([_generators()[-2]], stream)
+    announced = [hider.commit(nonces), *map(product_hider.commit, others)]
+    transcript.add(b"announced", *announced)
+    e = transcript.scalar()
+    columns = zip_longest(*(opening.numbers for opening in polynomial), fillvalue=ORDER)
+    response = [_evaluated(column, e) for column in columns]
+    others.insert(_TARGET, _Opening([], 0))
+    blindings = [_evaluated([k.blinding for k in part], e) for part in (polynomial, others)]
+    return _Proof(committed, checks, announced, response, blindings).to_bytes()
 
 
 def _carry(statement: Statement, witness: Witness) -> list[int]:
     """Return c = (T − s − d − p) / 2^W."""
     carry = []
     half = 1 << (statement.word_bits - 1)
-    for total, own, pairs, short in zip(
-        statement.masked,
-        witness.self_projected,
-        witness.pair_projected,
-        witness.short,
-        strict=True,
-    ):
-        number, rest = divmod(total - own - pairs - short, 1 << statement.word_bits)
+    parts = (witness.self_projected, witness.pair_projected, witness.short)
+    for total, own, pairs, short in zip(statement.masked, *parts, strict=True):
+        number, rest = divmod(total - own - pairs - short, 2 * half)
         if rest or not -half <= short < half or abs(number) > _CARRY_BOUND:
             raise ValueError("the witness does not fit the masked vector")
         carry.append(number)
-    if _dot(witness.short, witness.short) > statement.square_bound:
-        raise ValueError("the projected vector is longer than the bound")
     return carry
+
+
+def _rest(statement: Statement, witness: Witness) -> int:
+    """Return β² − |p|²."""
+    rest = statement.square_bound - _dot(witness.short, witness.short)
+    if rest < 0:
+        raise ValueError("the projected vector is longer than the bound")
+    return rest
 
 
 def _masks(stream: Expanded) -> list[int]:
     """g, 128 integers uniform in [−2^MASK_BITS, 2^MASK_BITS)."""
-    bits = _MASK_BITS + 1
-    drawn = stream.draw(_H_BYTES * _CHECKS)
-    cut = (1 << bits) - 1
-    return [
-        (int.from_bytes(part, "little") & cut) - (1 << _MASK_BITS)
-        for part in _split(drawn, _H_BYTES)
-    ]
+    half = 1 << _MASK_BITS
+    drawn = _split(stream.draw(_H_BYTES * _CHECKS), _H_BYTES)
+    return [(int.from_bytes(part, "little") & (2 * half - 1)) - half for part in drawn]
 
 
 _OFFSET = 1 << 90  # makes secret numbers equally long, whatever their sign and size
@@ -629,13 +645,12 @@ def _signed_product(matrix: Small, numbers: Sequence[int]) -> list[int]:
     return [number - total * _OFFSET for number, total in zip(products, sums, strict=True)]
 
 
-def _answers(nonces: Sequence[int], secret: Sequence[int], challenge: int) -> list[int]:
-    """nonce + challenge·secret modulo q."""
-    back = challenge * _OFFSET
-    return [
-        (nonce + challenge * (number + _OFFSET) - back) % ORDER
-        for nonce, number in zip(nonces, secret, strict=True)
-    ]
+def _evaluated(coefficients: Sequence[int], e: int) -> int:
+    """Σ_i coefficients_i e^i modulo q (Horner)."""
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * e + coefficient) % ORDER
+    return value
 
 
 # Four squares (Rabin and Shallit 1986).
@@ -701,16 +716,21 @@ def _two_squares(prime: int, base: int) -> tuple[int, int] | None:
 # Verification.
 
 
+@dataclass(frozen=True)
 class PairCommitment:
-    """D = Σ T_i G_i − C − P − 2^W K, kept as its parts: sums of many cost one evaluation."""
+    """D = Σ T_i G_i − C − P − 2^W K, kept as its parts: a sum of many costs one evaluation."""
 
-    def __init__(self, masked: Sequence[int], rest: G1Point) -> None:
-        self.masked = masked
-        self.rest = rest
+    masked: Sequence[int]
+    """T"""
+    plain: G1Point
+    """C + P"""
+    carry: G1Point
+    """K"""
+    word_bits: int
 
     def to_bytes(self) -> bytes:
         """Return the point, as `pair_commitment` does."""
-        return _bytes(_commit(self.masked, 0) - self.rest)
+        return _bytes(_total([self], self.masked, 0))
 
 
 @dataclass(frozen=True)
@@ -727,7 +747,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class _Equation:
-    """Σ fixed_i·generator_i + Σ scalars_i·points_i = 0, weighted at random."""
+    """Σ fixed_i·generator_i = Σ scalars_i·points_i: a random combination of a proof's equations."""
 
     fixed: list[int]
     points: list[G1Point]
@@ -739,23 +759,21 @@ def verify(statements: Sequence[Statement], proofs: Sequence[bytes]) -> Verified
     valid = np.zeros(len(statements), np.bool_)
     self_commitments: list[bytes | None] = [None] * len(statements)
     pairs: list[PairCommitment | None] = [None] * len(statements)
+    parsed = {}
     equations = {}
     for number, (statement, data) in enumerate(zip(statements, proofs, strict=True)):
         try:
             proof = _Proof.parse(data, statement.rows)
-            points = _parsed_points(proof.points)
+            points = _parsed_points([*proof.committed, *proof.announced])
         except BadProof:
             continue
-        equation = _equation(statement, proof, points)
-        if equation is not None:
-            equations[number] = equation
-            self_commitments[number] = proof.points[0]
-            rest = points[0] + points[2] + _sum([points[1]], [1 << statement.word_bits])
-            pairs[number] = PairCommitment(statement.masked, rest)
+        parsed[number] = proof.committed[0], points
+        equations[number] = _equation(statement, proof, points[1:])
     for number in _holding(equations, list(equations)):
         valid[number] = True
-    for number in np.flatnonzero(~valid).tolist():
-        self_commitments[number] = pairs[number] = None
+        self_commitments[number], (own, short, carry, *_) = parsed[number]
+        statement = statements[number]
+        pairs[number] = PairCommitment(statement.masked, own + short, carry, statement.word_bits)
     return Verified(valid, self_commitments, pairs)
 
 
@@ -770,37 +788,26 @@ def _parsed_points(encoded: Sequence[bytes]) -> list[G1Point]:
     return points
 
 
-def _equation(statement: Statement, proof: _Proof, points: list[G1Point]) -> _Equation | None:
-    """Return the group equations of a proof in one; None if a scalar equation does not hold."""
-    rows = statement.rows
-    challenges = _Challenges.begin(statement, proof.points[:4])
-    matrix = challenges.matrix(rows)
-    challenges = challenges.after(b"checks", proof.encoded_checks())
-    powers, row = _weights(challenges.scalar(), matrix)
-    challenges = challenges.after(
-        b"announced", *proof.points[4:], proof.linear.to_bytes(_SCALAR, "little")
-    )
-    e = challenges.scalar()
+def _equation(statement: Statement, proof: _Proof, points: list[G1Point]) -> _Equation:
+    """Combine the two equations of step 4 with random weights.
 
-    responses = proof.responses
-    expected = proof.linear + e * _dot(powers, proof.checks)
-    if (_dot([*row, *powers], responses) - expected) % ORDER:
-        return None
-
-    short, carry, small = responses[:rows], responses[rows : 2 * rows], responses[2 * rows :]
-    quadratic = _dot(short, short) + _dot(small[:_SQUARES], small[:_SQUARES])
-    a, b, c, d = (secrets.randbits(128) for _ in range(4))
-    blinding = _dot((a, b, c, d), proof.blindings)
-    fixed = [a * f + b * k for f, k in zip(short, carry, strict=True)]
-    fixed += [0] * (ROWS - rows)
-    fixed += [c * k for k in small]
-    fixed += [d * (quadratic - e * e * statement.square_bound), blinding]
-    _, carry_point, short_point, small_point, *announced = points
-    return _Equation(
-        [-k % ORDER for k in fixed],
-        [short_point, carry_point, small_point, *announced],
-        [a * e, b * e, c * e, a, b, c, d, d * e],
-    )
+    P + e K + e² Q + e³ A = Σ f_i basis_i + z H   and   Σ_{k≠2} e^k W_k = (Ψ(e) − e² total) U + w H.
+    """
+    transcript = _Transcript(statement)
+    transcript.add(b"committed", *proof.committed)
+    matrix = transcript.matrix(statement.rows)
+    transcript.add(b"checks", _encoded(proof.checks))
+    relation = _Relation.of(statement, matrix, proof.checks, transcript.scalar())
+    transcript.add(b"announced", *proof.announced)
+    e = transcript.scalar()
+    powers = [pow(e, k, ORDER) for k in range(9)]
+    first, second = secrets.randbits(128), secrets.randbits(128)
+    others = relation.value(proof.response, e) - powers[_TARGET] * relation.total
+    fixed = [first * number for number in proof.response]
+    fixed += [0] * (_SLOTS - len(fixed))
+    fixed += [second * others, _dot((first, second), proof.blindings)]
+    scalars = [first * power for power in powers[:4]] + [second * powers[k] for k in _OTHERS]
+    return _Equation(fixed, points, scalars)
 
 
 def _holding(equations: dict[int, _Equation], numbers: list[int]) -> list[int]:
@@ -814,10 +821,20 @@ def _holding(equations: dict[int, _Equation], numbers: list[int]) -> list[int]:
 
 
 def _holds(equations: Sequence[_Equation]) -> bool:
-    fixed = [sum(column) for column in zip(*(e.fixed for e in equations), strict=True)]
+    fixed = [-sum(column) for column in zip(*(e.fixed for e in equations), strict=True)]
     points = [point for equation in equations for point in equation.points]
     scalars = [scalar for equation in equations for scalar in equation.scalars]
-    return bool(_sum([*_generators().all, *points], [*fixed, *scalars]) == G1Point.identity())
+    return bool(_sum([*_generators(), *points], [*fixed, *scalars]) == G1Point.identity())
+
+
+def _total(pairs: Sequence[PairCommitment], numbers: Sequence[int], blinding: int) -> G1Point:
+    """Σ numbers_i G_i + blinding·H − Σ (C + P + 2^W K)."""
+    total = _commit(numbers, blinding)
+    carries: dict[int, G1Point] = {}
+    for pair in pairs:
+        total -= pair.plain
+        carries[pair.word_bits] = carries.get(pair.word_bits, G1Point.identity()) + pair.carry
+    return total - _sum(list(carries.values()), [1 << word_bits for word_bits in carries])
 
 
 def cancel(
@@ -836,7 +853,4 @@ def cancel(
     totals = [sum(column) for column in zip(*(pair.masked for pair in pairs), strict=True)]
     if projected is not None:
         totals = [total - number for total, number in zip(totals, projected, strict=True)]
-    rest = G1Point.identity()
-    for pair in pairs:
-        rest += pair.rest
-    return bool(_commit(totals, -blinding) == rest)
+    return bool(_total(pairs, totals, -blinding) == G1Point.identity())
