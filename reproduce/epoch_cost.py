@@ -58,16 +58,17 @@ def measure_epoch(
             epsilon=float("inf"),  # noise comes before the first epoch, and in no message of one
             epochs=epochs,
         )
-        federation, trees = _federation(graph, config, seed)
+        federation, trees = simulated_federation(graph, config, seed)
         costs = _run_epochs(federation, epochs)
         work = _work(federation, trees, stand_in)
         by_balancer[balancer] = _figures(costs, work, trees, device)
     return {"device": asdict(device), "stand_in_features": stand_in, "by": by_balancer}
 
 
-def _federation(
+def simulated_federation(
     graph: Graph, config: Config, seed: int
 ) -> tuple[Federation[ShardResult], Balanced]:
+    """Return the simulation of all devices in one shard, before its setup, and their trees."""
     public = PublicRandomness(seed)
     roles = np.full(graph.devices, Role.NOBODY, np.int64)
     held_back, classes = np.empty((0, 2), np.int64), 0
