@@ -233,7 +233,8 @@ class MeasuredFederation(Federation):
             return super().decoded(packet)
 
     def _work(self, number: int) -> None:
-        self._held = held = []
+        held: list[Packet] = []
+        self._held = held
         with self.working(number):
             super()._work(number)
         self._held = None

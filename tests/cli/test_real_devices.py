@@ -11,8 +11,14 @@ from tests.deploy.processes import laid_out
 from lumos.cli.common import Common
 from lumos.cli.main import run
 from lumos.cli.up import how_to_ask, read_and_lay_out, show_result
-from lumos.deploy.local_federation import FederationLayout
+from lumos.deploy.local_federation import (
+    COORDINATOR_LOG,
+    DEVICES_LOG,
+    FederationLayout,
+    LocalFederation,
+)
 from lumos.deploy.plan import ParticipantFolder
+from lumos.errors import RunFailed
 from lumos.graph.parts.manifest import read_manifest
 
 DEVICES = 5
@@ -154,7 +160,7 @@ def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
         "randomness": "system",
         "sums": 63,
         "seconds": 126.0,
-        "seconds_per_sum": 2.0,
+        "seconds_between_sums": 1.9,
         "left_out": {},
         "wire_bytes_per_device": 1_040_000,
         "ledger_bytes_per_device": 520_000,
@@ -169,8 +175,52 @@ def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
     said = capsys.readouterr().out
     assert "accuracy 81.2 ± 3.4 %\n" in said
     assert "1,040 kB sent and received, 2.0 times the ledger's, 0.66 s of processor time" in said
+    assert "63 masked sums; all in 126.0 s, 1.90 s from one to the next\n" in said
     assert "lumos report runs/up" in said
     show_result({**result, "estimates": {**estimates, "selected_accuracy_error": 1.3}})
     assert "no estimate" in (said := capsys.readouterr().out)
     assert "standard error 130 points" in said
     assert "--with 0" in how_to_ask(Path("here"), "link", 20)
+
+
+def test_owners_who_forbid_the_paper_are_named_on_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default limits allow nothing unprotected, so no device begins."""
+    words = ["up", "demo:12", "--profile", "paper", "--balancer", "none", "--epochs", "1"]
+    accounts = tmp_path / "accounts"
+    assert run([*words, "--account", str(accounts), "--out", str(tmp_path / "run")]) == 1
+    said = capsys.readouterr().err
+    assert "no device is left: device-" in said
+    assert "the plan is refused: it has --profile paper" in said
+    assert "(limits.json); nothing was sent" in said
+    assert not list(tmp_path.rglob("account.npz"))
+
+
+class EndedProcess:
+    """A process that has ended with a status; None: it runs."""
+
+    def __init__(self, status: int | None) -> None:
+        self.returncode = status
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+
+def test_one_device_that_refused_does_not_end_the_run_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All device processes have ended, one of them badly; the coordinator has not yet."""
+    layout = FederationLayout(tmp_path, 2)
+    federation = object.__new__(LocalFederation)
+    processes = {COORDINATOR_LOG: EndedProcess(None), DEVICES_LOG: EndedProcess(2)}
+    monkeypatch.setattr(federation, "_layout", layout, raising=False)
+    monkeypatch.setattr(federation, "_processes", processes, raising=False)
+    monkeypatch.setattr(federation, "_weigh", lambda: None, raising=False)
+    lines = "lumos: device-0: the plan is refused: why\nlumos: a device did not come to the end\n"
+    (tmp_path / DEVICES_LOG).write_text(lines)
+    with pytest.raises(RunFailed, match="no device is left: device-0: the plan is refused: why"):
+        federation.is_running()
+    layout.device(1).mkdir(parents=True)
+    (layout.device(1) / "result.json").write_text("{}")
+    assert federation.is_running()

@@ -88,6 +88,9 @@ def test_trees_begin_again_without_a_device_that_is_lost(
     expected = np.zeros(2 * whole.edges, np.bool_)
     expected[inner] = simulated(building, rest)
     assert np.array_equal(trees(federation, LOST), expected[owner != LOST])
+    for device in set(range(12)) - {LOST}:
+        carried = whole.neighbours[expected & (owner == device)].tolist()
+        assert federation.device(device).job.carried == carried
 
 
 @pytest.fixture(scope="module")

@@ -74,11 +74,16 @@ def show_guarantees(result: Mapping[str, Any]) -> None:
     screen.print()
 
 
+WORDY = 40
+"""Letters of a cell that is read as text, and not as a number."""
+
+
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of numbers, with names in its first column."""
+    """Return a table of numbers, or of texts, with names in its first column."""
     table = Table(columns[0], box=None, header_style="")
+    wordy = any(len(cell) > WORDY for row in rows for cell in row[1:])
     for name in columns[1:]:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="left" if wordy else "right")
     for row in rows:
         table.add_row(*row)
     return table

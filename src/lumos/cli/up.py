@@ -313,10 +313,9 @@ def show_result(result: dict[str, Any]) -> None:
         f"{result['graph']}: {result['devices']:,} devices in processes of their own, randomness: "
         f"{result['randomness']}"
     )
-    screen.print(
-        f"{result['sums']:,} masked sums in {result['seconds']:,.1f} s, "
-        f"{result['seconds_per_sum']:.3f} s each"
-    )
+    between = result["seconds_between_sums"]
+    each = "" if between is None else f", {between:.2f} s from one to the next"
+    screen.print(f"{result['sums']:,} masked sums; all in {result['seconds']:,.1f} s{each}")
     screen.print(f"left out: {lost or 'nobody'}")
     wire, ledger = result["wire_bytes_per_device"], result["ledger_bytes_per_device"]
     weight = result["megabytes_per_device"]
@@ -332,7 +331,7 @@ def show_result(result: dict[str, Any]) -> None:
     show_guarantees(result)
     if result["max_workload"]:
         screen.print(f"largest workload: {result['max_workload']:,} edges")
-    screen.print(f"weights, the same at all: sha256 {result['weights_sha256']}")
+    screen.print(f"weights, the same at all participants: sha256 {result['weights_sha256']}")
     if "run" in result:
         screen.print(f"the run: {result['run']} (lumos report {result['run']})")
     if "participants" in result:

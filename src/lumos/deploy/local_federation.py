@@ -385,12 +385,16 @@ class LocalFederation:
         self._weigh()
         coordinator, devices = self._processes[COORDINATOR_LOG], self._processes[DEVICES_LOG]
         if coordinator.poll() is None:
-            if devices.poll():
-                raise RunFailed(f"no device is left: {self._last_line(DEVICES_LOG)}")
+            if devices.poll() and not self._any_device_finished():
+                raise RunFailed(f"no device is left: {self._last_line(DEVICES_LOG, 'device-')}")
             return True
         if coordinator.returncode:
             raise RunFailed(self._last_line(COORDINATOR_LOG))
         return False
+
+    def _any_device_finished(self) -> bool:
+        """Return whether a device came to the end: then so does the coordinator, without others."""
+        return any((folder / RESULT).exists() for folder in self._layout.device_folders())
 
     def status(self) -> RunStatus | None:
         """Return the status of the run; None before the coordinator has begun."""
@@ -449,6 +453,7 @@ class LocalFederation:
             "sums": whole["sums"],
             "seconds": whole["seconds"],
             "seconds_per_sum": whole["seconds_per_sum"],
+            "seconds_between_sums": whole["seconds_between_sums"],
             "weights_sha256": whole["weights_sha256"],
             "randomness": whole["randomness"],
             "losses": whole["losses"],
@@ -495,9 +500,12 @@ class LocalFederation:
             raise RunFailed(f"device {number} has no result; last line of all: {line}") from None
         return result
 
-    def _last_line(self, log: str) -> str:
-        lines = (self._layout.path / log).read_text("utf-8", "replace").strip().splitlines()
-        return one_line(lines[-1].removeprefix("lumos: ")) if lines else "no line in its log"
+    def _last_line(self, log: str, begins: str = "") -> str:
+        """Return the last line of a log; the last that begins so, if there is one."""
+        whole = (self._layout.path / log).read_text("utf-8", "replace").strip().splitlines()
+        lines = [line.removeprefix("lumos: ") for line in whole]
+        lines = [line for line in lines if line.startswith(begins)] or lines
+        return one_line(lines[-1]) if lines else "no line in its log"
 
     def _end(self) -> None:
         for process in self._processes.values():

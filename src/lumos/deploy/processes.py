@@ -413,7 +413,7 @@ class DeviceProcess(_ParticipantProcess):
             **self._result(job, weights, snapshot),
             "device": self._folder.participant,
             "prediction": _probabilities(job.result),
-            "edges_carried": job.shard.neighbours[snapshot["keep"]].tolist(),
+            "edges_carried": job.carried,
             "account": self._account("").summary(),
             "left_out": sorted(participant.out),
         }
@@ -727,6 +727,7 @@ class CoordinatorProcess(_ParticipantProcess):
                 "left_out": {str(device): phase for device, phase in participant.left_out.items()},
                 "seconds": round(self._seconds, 3),
                 "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
+                "seconds_between_sums": self._history.seconds_per_sum,
                 "losses": self._history.all_losses.values(),
             }
             model = self._save_run(job, weights).model

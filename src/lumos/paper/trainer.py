@@ -374,9 +374,16 @@ class PaperTrainer(SummingTrainer):
 
     def noise_added(self) -> str:
         """Return a sentence on the devices in sums, as the coordinator counts; none adds noise."""
-        present, total = self.sums.fewest, self.shard.total
+        present, total, weights = self.sums.fewest, self.shard.total, self.weights
+        chosen = "the last epoch"
+        if np.isfinite(weights.best_score):
+            link = self.config.train.task == "link"
+            score = f"log-likelihood {weights.best_score:.4f}"
+            score = score if link else f"accuracy {100 * weights.best_score:.1f} %"
+            chosen = f"epoch {weights.best_epoch:,}, the best on validation ({score})"
         return (
-            f"Of {total:,} devices at least {present:,} were in each sum, and nobody added noise."
+            f"Of {total:,} devices at least {present:,} were in each sum, and nobody added noise. "
+            f"The weights are those of {chosen}."
         )
 
     def has_sessions(self, epoch: int) -> bool:

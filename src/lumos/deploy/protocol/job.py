@@ -571,6 +571,12 @@ class TrainingJob:
             )
         return trainer
 
+    @property
+    def carried(self) -> list[int]:
+        """Neighbours whose edge is assigned to the device; none of them was lost before it was."""
+        found: list[int] = self._whole_part.neighbours[self.assigned].tolist()
+        return found
+
     def _here(self) -> Flags:
         """Return the mask [slots] of neighbours that are present."""
         here: Flags = ~np.isin(self._whole_part.neighbours, sorted(self._absent))
