@@ -1,6 +1,7 @@
 """Random matchings: brute force, networkx and closed forms."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import networkx as nx
@@ -11,11 +12,11 @@ from tests.runs.running import listening
 from tests.strict.linking import on_shards, whole
 
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError
-from lumos.exchange import Endpoint, LedgerReport, Program
+from lumos.exchange import Endpoint, LedgerReport, Outbox, Program
+from lumos.exchange.endpoint import changed
 from lumos.graph import Graph
 from lumos.strict.link.encoder import NOBODY, ROUNDS, _accepted, match
-from lumos.strict.messages import REPLY
+from lumos.strict.messages import PROPOSAL, REPLY
 
 
 def matched(
@@ -95,7 +96,7 @@ def test_only_candidates_are_asked(sixty: Graph) -> None:
         mine = edges[np.isin(edges[:, 0], shard.devices)]  # the smaller end proposes only
         rows = shard.local(mine[:, 0])
         order = np.lexsort((mine[:, 1], rows))
-        return match(shard, rows[order], mine[order, 1], "some")
+        return match(shard, rows[order], mine[order, 1], "some", mutual=False)
 
     with listening() as wire:
         parts, _ = on_shards(sixty, device, 2)
@@ -167,16 +168,61 @@ def test_proposals_tell_one_bit_each_and_every_one_is_answered(sixty: Graph) -> 
     assert {line.door for line in ledger.topics.values()} == {"control"}
 
 
-def test_a_peer_that_answers_somebody_else_is_noticed(
-    sixty: Graph, monkeypatch: pytest.MonkeyPatch
+LIAR = 7
+
+
+def with_liar(graph: Graph, change: Callable[[Outbox], Outbox]) -> np.ndarray:
+    """[devices] partners, where one device sends what it likes."""
+
+    def device(shard: Shard, endpoint: Endpoint) -> Program[np.ndarray]:
+        program = match(shard, shard.owner, shard.neighbours, "test")
+        return changed(program, change) if LIAR in shard.devices else program
+
+    parts, _ = on_shards(graph, device, graph.devices)
+    return whole(parts)
+
+
+def check_others(graph: Graph, partner: np.ndarray) -> None:
+    """Honest devices are matched along edges, and agree on it."""
+    near = {*map(tuple, graph.edge_list().tolist())}
+    for one, other in enumerate(partner.tolist()):
+        if one != LIAR and other not in (NOBODY, LIAR):
+            assert (min(one, other), max(one, other)) in near
+            assert partner[other] == one
+
+
+def test_only_a_neighbour_becomes_a_partner(sixty: Graph) -> None:
+    """The liar proposes to everybody, in every round."""
+    neighbours = {int(n) for edge in sixty.edge_list() if LIAR in edge for n in edge}
+    others = np.array(sorted(set(range(sixty.devices)) - {LIAR}))
+
+    def propose(outbox: Outbox) -> Outbox:
+        if outbox.topic is not PROPOSAL:
+            return outbox
+        return PROPOSAL.send(np.full(len(others), LIAR), others, 0)
+
+    partner = with_liar(sixty, propose)
+    assert set(np.flatnonzero(partner == LIAR).tolist()) <= neighbours
+    check_others(sixty, partner)
+
+
+@pytest.mark.parametrize("answer", ["nothing", "to somebody else", "yes to all"])
+def test_a_lying_reply_costs_its_proposers_a_partner_and_nothing_else(
+    sixty: Graph, answer: str
 ) -> None:
-    honest = type(REPLY).send
+    def reply(outbox: Outbox) -> Outbox:
+        if outbox.topic is not REPLY:
+            return outbox
+        receiver = outbox.batch.receiver
+        if answer == "nothing":
+            return REPLY.nothing()
+        if answer == "to somebody else":
+            receiver = (receiver + 13) % sixty.devices
+            receiver[receiver == LIAR] += 1
+        return REPLY.send(np.full(len(receiver), LIAR), receiver, np.ones(len(receiver), np.uint8))
 
-    def silent(topic: Any, sender: Any, receiver: Any, body: Any, *rest: Any, **more: Any) -> Any:
-        if topic is REPLY:
-            sender, receiver, body = sender[1:], receiver[1:], body[1:]
-        return honest(topic, sender, receiver, body, *rest, **more)
-
-    monkeypatch.setattr(type(REPLY), "send", silent)
-    with pytest.raises(ProtocolError, match="got no reply"):
-        matched(sixty)
+    partner = with_liar(sixty, reply)
+    check_others(sixty, partner)
+    if answer != "yes to all":
+        proposed_by = partner[LIAR]
+        assert not set(np.flatnonzero(partner == LIAR).tolist()) - {proposed_by}

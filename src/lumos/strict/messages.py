@@ -161,6 +161,8 @@ def send_over(
         if batch.messages:
             if batch.lengths is None or (batch.lengths != width).any():
                 raise ProtocolError(f"topic {topic.name!r}: a message has the wrong length")
+            if len(np.unique(batch.sender)) < batch.messages:  # of one receiver
+                raise ProtocolError(f"topic {topic.name!r}: a message came twice")
             read(batch.body[:, :width])
 
     rows = shard.owner if slots is None else shard.owner[slots]

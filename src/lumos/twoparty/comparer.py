@@ -24,6 +24,7 @@ from lumos.exchange.tape import Tape
 from lumos.secagg.openings import anyone, count_for_everyone
 from lumos.twoparty.comparison import PROTOCOL, Kind, Spec, messages
 from lumos.twoparty.workers import (
+    NO_RESULT,
     BatchBooking,
     ComparedPairs,
     OnSteps,
@@ -46,7 +47,8 @@ LENGTHS = (4, 8, 12, 16, 20, 24, 28, 32)
 class Comparer(Protocol):
     """A backend: `secure` runs the protocol, `ideal` computes in the clear and is labelled so.
 
-    A value above 2^bits - 1 saturates there.
+    A value above 2^bits - 1 saturates there. Where the peer's messages are refused or missing, the
+    two are level, now and for the rest of the run: one wrong answer at a time, and no error.
     """
 
     def less(self, pairs: ComparedPairs, values: Ints, bits: int) -> Program[Flags]:
@@ -276,7 +278,9 @@ class SecureComparer:
         point = self._group.point_bytes
         opening, *_ = messages((spec,), first=True, point=point)
         plan = messages((spec,), first=False, point=point)
-        return (yield from batch.run(opening, plan, fresh))
+        learned = yield from batch.run(opening, plan, fresh)
+        learned[learned == NO_RESULT] = 0
+        return learned
 
 
 # A record of the answers of comparisons, for an auditor.

@@ -75,6 +75,7 @@ from lumos.twoparty.session import (
     words_for,
 )
 from lumos.twoparty.workers import (
+    NO_RESULT,
     BatchBooking,
     ComparedPairs,
     OnSteps,
@@ -279,10 +280,12 @@ class Score(InMemoryOnly):
         return position in (PRODUCT_TABLES, LEVEL_TABLES)
 
     def learn(self, level: int) -> None:
-        """Take the level."""
-        if level >= self.spec.levels:
-            raise BadValue("a level is above the highest")
-        self.level = level
+        """Take the level.
+
+        Only a liar's table has one above the highest, which is then the highest: an error would
+        tell the liar one more outcome.
+        """
+        self.level = min(level, self.spec.levels - 1)
 
     def answer(self) -> int:
         """Return what R sends S: the level that it read, with its own shift."""
@@ -486,6 +489,10 @@ PROTOCOL = ScoreProtocol()
 # the smaller id is the sender S of the protocol, the other one the receiver R.
 
 
+UNANSWERED = -1
+"""In place of a level that was not learnt."""
+
+
 class Scorer(Protocol):
     """A backend: `secure` runs the protocol, `ideal` computes in the clear and is labelled so."""
 
@@ -496,7 +503,7 @@ class Scorer(Protocol):
         spec: LevelSpec,
         shifts: Ints | None = None,
     ) -> Program[Ints]:
-        """[pairs] the level of each pair; both ends learn it.
+        """[pairs] the level of each pair, which both ends learn; `UNANSWERED` if the peer failed.
 
         Each pair opens a session for its score and closes it. A call keeps the sessions of all its
         pairs in memory: ask for a few thousand at a time.
@@ -632,7 +639,9 @@ class SecureScorer:
         point = self._group.point_bytes
         opening, *_ = messages((spec,), first=True, point=point)
         plan = messages((spec,), first=False, point=point)
-        return (yield from batch.run(opening, plan, np.ones(len(pairs), np.bool_), close=True))
+        learned = yield from batch.run(opening, plan, np.ones(len(pairs), np.bool_), close=True)
+        learned[learned == NO_RESULT] = UNANSWERED
+        return learned
 
 
 def make_scorer(

@@ -202,6 +202,11 @@ class Party(InMemoryOnly, Generic[SpecT, ValueT, TaskT]):
             raise
 
     @property
+    def closed(self) -> bool:
+        """True once the session answers nothing any more: after an error, or `close`."""
+        return not self._open
+
+    @property
     def finished(self) -> bool:
         """True once the batch has ended here: nothing more to send or to receive."""
         return self._open and self._turn == len(self._script)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from lumos.crypto.groups import GROUPS, Group
 from lumos.device.shard import Shard
-from lumos.errors import LumosError, ProtocolError
+from lumos.errors import LumosError, ProtocolError, SessionClosed
 from lumos.exchange.counts import Booking
 from lumos.exchange.endpoint import Program
 from lumos.exchange.ledger import Ledger
@@ -70,7 +70,8 @@ class Steps(msgspec.Struct, kw_only=True):
         width: bytes of the longest reply: take a step. Shorter replies, and missing ones, are
             padded with zeros.
         incoming: [parties, …] received messages, padded to one width; None where there are none.
-        lengths: [parties] bytes of each received message, as int64.
+        lengths: [parties] bytes of each received message, as int64; -1 where none came, which
+            closes the session.
         group: name of an entry of `GROUPS`, for the sessions that begin now.
         results: return what each party learned, as int64.
         close: with `results`: the sessions end.
@@ -103,8 +104,16 @@ class Workers(Protocol):
         ...
 
 
+NO_RESULT = np.iinfo(np.int64).min
+"""In place of what a party learned, if its session is closed: the peer lied, or fell silent."""
+
+
 class InProcess:
-    """All parties in this process."""
+    """All parties in this process.
+
+    A message that a party refuses closes its session and no other, and raises nothing. From then on
+    its replies are zeros, as many as are due, so that only the peer can notice.
+    """
 
     def __init__(self) -> None:
         self._parties: dict[tuple[str, int, int], Party[Any, Any, Any]] = {}
@@ -122,16 +131,19 @@ class InProcess:
             for end, item in zip(ends, items, strict=True):
                 if end not in self._parties:
                     self._parties[end] = protocol.open(*end[1:], group)
-                self._parties[end].begin([item])
+                if not self._parties[end].closed:
+                    self._parties[end].begin([item])
             return np.empty((len(ends), 0), np.uint8)
         received, width = steps.incoming or b"", steps.width
         stride = len(received) // len(ends)
         lengths = None if steps.lengths is None else np.frombuffer(steps.lengths, np.int64).tolist()
         replies = bytearray(len(ends) * width)
         for row, end in enumerate(ends):
-            start = row * stride
+            start, party = row * stride, self._parties[end]
+            if lengths is not None and lengths[row] < 0:
+                party.close()
             incoming = None if lengths is None else received[start : start + lengths[row]]
-            reply = self._parties[end].step(incoming)
+            reply = _reply(party, incoming)
             if reply is not None:
                 replies[row * width : row * width + len(reply)] = reply
             if on_steps is not None and row % _CHUNK == _CHUNK - 1:
@@ -147,11 +159,26 @@ class InProcess:
         self._parties.clear()
 
     def _results(self, ends: list[tuple[str, int, int]], *, close: bool) -> Bytes:
-        learned = np.array([self._parties[end].results[0] for end in ends], np.int64)
+        parties = [self._parties[end] for end in ends]
+        learned = np.array(
+            [NO_RESULT if party.closed else party.results[0] for party in parties], np.int64
+        )
         if close:
             for end in ends:
                 self._parties.pop(end).close()
         return learned.view(np.uint8).reshape(len(ends), 8)
+
+
+def _reply(party: Party[Any, Any, Any], incoming: bytes | None) -> bytes | None:
+    """The party's reply; None where it has none, or has closed its session."""
+    if party.closed:
+        return None
+    try:
+        return party.step(incoming)
+    except SessionClosed:
+        raise  # not by the peer: this process is a fork
+    except ProtocolError:
+        return None
 
 
 def cores() -> int:
@@ -451,6 +478,29 @@ def swap_in_clear(
 # One batch of a shard over the exchange.
 
 
+def _from_peers(inbox: Inbox, ends: Ints) -> tuple[Bytes, Ints]:
+    """[ends, bytes] the message of each one's peer, and [ends] its length.
+
+    The length is -1 where the peer sent nothing, or more than one message. What anybody else sends
+    is ignored: who compares with whom is not theirs to say.
+    """
+    received = np.stack([inbox.receiver, inbox.sender], axis=1)
+    given = inbox.batch.lengths
+    if given is not None and np.array_equal(received, ends):
+        return inbox.body, given
+    body = np.zeros((len(ends), inbox.body.shape[1] if given is not None else 0), np.uint8)
+    lengths = np.full(len(ends), -1)
+    places: dict[tuple[int, ...], list[int]] = {}
+    if given is not None:
+        for place, end in enumerate(received.tolist()):
+            places.setdefault(tuple(end), []).append(place)
+    for row, end in enumerate(ends.tolist()):
+        found = places.get(tuple(end), [])
+        if given is not None and len(found) == 1:
+            body[row], lengths[row] = inbox.body[found[0]], given[found[0]]
+    return body, lengths
+
+
 class PartyBatch:
     """One batch of a shard: all its parties, one item each.
 
@@ -491,11 +541,8 @@ class PartyBatch:
         ends = self._ends[rows]
         steps = self._steps(ends, width=width)
         if inbox is not None:
-            lengths = inbox.batch.lengths
-            received = np.stack([inbox.receiver, inbox.sender], axis=1)
-            if lengths is None or not np.array_equal(received, ends):
-                raise ProtocolError("a peer did not send the message that is due; run again")
-            steps.incoming, steps.lengths = inbox.body.tobytes(), lengths.tobytes()
+            incoming, lengths = _from_peers(inbox, ends)
+            steps.incoming, steps.lengths = incoming.tobytes(), lengths.tobytes()
         if not len(rows):
             return np.empty((0, width), np.uint8)
         return self._workers.run(steps, self._on_steps)
@@ -516,7 +563,7 @@ class PartyBatch:
     def run(
         self, opening: Message, plan: Sequence[Message], fresh: Flags, *, close: bool = False
     ) -> Program[Ints]:
-        """Move all parties through their messages: [pairs] what each learned.
+        """Move all parties through their messages: [pairs] what each learned, or `NO_RESULT`.
 
         Args:
             opening: the message by which S opens a session.

@@ -39,7 +39,7 @@ from lumos.ldp.mechanisms import COIN, RandomizedResponse
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.messages import CONSENT, QUESTION
 from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
-from lumos.twoparty.score import LevelSpec, Scorer
+from lumos.twoparty.score import UNANSWERED, LevelSpec, Scorer
 from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Arrays, Doubles, Flags, Ints, Small
 
@@ -177,7 +177,6 @@ def _first(rows: Ints, chance: Doubles, most: Ints) -> Flags:
     return taken
 
 
-UNANSWERED = -1
 AT_ONCE = 4096
 """Largest number of pairs with open sessions."""
 

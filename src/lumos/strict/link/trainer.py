@@ -55,7 +55,7 @@ from lumos.strict.messages import (
 from lumos.strict.settings import CALIBRATION_QUERIES
 from lumos.strict.trainer import StrictTrainer
 from lumos.training.trainer import MAIN, OWN, Outcome
-from lumos.twoparty.score import make_scorer
+from lumos.twoparty.score import UNANSWERED, make_scorer
 from lumos.twoparty.workers import InProcess
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
 
@@ -231,7 +231,7 @@ class StrictLinker(StrictTrainer):
                     strict.query_epsilon,
                     -1 - (first_step + 2 * number + kind),
                 )
-                adding = devices[of_way] < peers[of_way]
+                adding = (devices[of_way] < peers[of_way]) & (learnt != UNANSWERED)
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
             budget.calibrated[here] += 1
         return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
