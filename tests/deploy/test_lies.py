@@ -239,6 +239,9 @@ NONSENSE = {
     "wrong length": lambda data: msgspec.structs.replace(
         data, body=2 * data.body, lengths=[2 * len(data.body)] * data.count
     ),
+    "came twice": lambda data: msgspec.structs.replace(
+        data, count=2, body=2 * data.body, lengths=[len(data.body)] * 2
+    ),
     "out of range": lambda data: msgspec.structs.replace(data, body=b"\xff" * len(data.body)),
     "unknown random mark": lambda data: msgspec.structs.replace(
         data, body=b"\xff" * len(data.body)
@@ -267,6 +270,44 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     logged = [line for line in federation.lines if line.startswith(f"device {LOST}: ")]
     assert logged
     assert all(wrong in line for line in logged)
+
+
+LINKS = Config.asked(task="link", aggregate="secure", embedding=4)
+TREES = Config.asked(
+    profile="paper", balancer="greedy", compare="secure", aggregate="secure", epochs=1
+)
+SESSIONS = {
+    **dict.fromkeys(
+        ["products/opening", "products/points", "products/columns", "products/correction"], LINKS
+    ),
+    **dict.fromkeys(["products/ready", "products/present", "score"], LINKS),
+    "compare": TREES,
+}
+"""Messages of two devices, and runs with them."""
+
+
+@pytest.mark.parametrize("topic", SESSIONS)
+def test_a_lie_in_a_session_stays_between_its_two_ends(
+    twelve: PartsFolder, few_words_parts: PartsFolder, topic: str
+) -> None:
+    """The run ends with everybody, and no line of a log names the liar: that would name an edge."""
+    config = SESSIONS[topic]
+    federation = Tampering(twelve if config is TREES else few_words_parts, config)
+    told: set[int] = set()
+
+    def tamper(sender: int, receiver: int, data: Data) -> Data:
+        if sender != LOST or data.topic != topic or not data.count:
+            return data
+        told.add(receiver)
+        return msgspec.structs.replace(data, body=bytes(byte ^ 1 for byte in data.body))
+
+    federation.change = tamper
+    federation.run()
+    assert told
+    assert federation.coordinator.ended == ""
+    assert federation.coordinator.left_out == {}
+    assert all(federation.device(device).ended == "" for device in range(12))
+    assert not [line for line in federation.lines if line.startswith(f"device {LOST}: ")]
 
 
 def test_no_device_speaks_for_the_coordinator(twelve: PartsFolder, short: Config) -> None:

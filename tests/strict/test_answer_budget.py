@@ -15,11 +15,12 @@ from lumos.device.shard import Shard
 from lumos.errors import ProtocolError
 from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
-from lumos.strict.link.answers import NO_LIMIT, UNANSWERED, AnswerBudget, _first, consents, halves
+from lumos.strict.link.answers import NO_LIMIT, AnswerBudget, _first, consents, halves
 from lumos.strict.link.prediction import answer
 from lumos.strict.messages import CONSENT
 from lumos.strict.settings import StrictSettings
 from lumos.training.trainer import AskedPairs
+from lumos.twoparty.score import UNANSWERED
 
 
 def ask(

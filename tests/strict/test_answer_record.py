@@ -14,13 +14,13 @@ from lumos.errors import BudgetExceeded, InputError
 from lumos.ldp.account import ANSWERED, ASKED, AccountLimits, PrivacyAccount
 from lumos.storage import read_arrays
 from lumos.strict.link.answers import (
-    UNANSWERED,
     AnswerBudget,
     AnswerRecord,
     AnswerStore,
     charged,
     digest_of,
 )
+from lumos.twoparty.score import UNANSWERED
 
 DEVICES = 9
 IDS = [f"device {number}" for number in range(DEVICES)]

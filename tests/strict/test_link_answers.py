@@ -14,9 +14,10 @@ from lumos.device.shard import Shard, cut
 from lumos.exchange import Endpoint, Program
 from lumos.graph import Graph
 from lumos.strict.link import prediction as link_prediction
-from lumos.strict.link.answers import UNANSWERED, AnswerBudget, scores, shifts_for
+from lumos.strict.link.answers import AnswerBudget, scores, shifts_for
 from lumos.strict.link.prediction import LinkResult, alone, answer, evaluated
 from lumos.training.trainer import AskedPairs
+from lumos.twoparty.score import UNANSWERED
 from lumos.twoparty.workers import ComparedPairs
 
 

@@ -26,7 +26,7 @@ from lumos.strict.link import answers as link_answers
 from lumos.strict.link import encoder as token_rows
 from lumos.strict.link import prediction as link_prediction
 from lumos.strict.link import trainer as link_trainer
-from lumos.strict.link.answers import UNANSWERED, AnswerBudget, AnswerRecord, AnswerStore
+from lumos.strict.link.answers import AnswerBudget, AnswerRecord, AnswerStore
 from lumos.strict.link.encoder import LinkEncoder, unit
 from lumos.strict.link.levels import NeighbourhoodSketch, Reading, integers, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
@@ -35,7 +35,7 @@ from lumos.training.config import Config
 from lumos.training.metrics import auc
 from lumos.training.trainer import AskedPairs
 from lumos.twoparty import score as senders
-from lumos.twoparty.score import LevelSpec, ScoreReceiver, ScoreSender, levels_of
+from lumos.twoparty.score import UNANSWERED, LevelSpec, ScoreReceiver, ScoreSender, levels_of
 
 MARGIN = 4.0
 """Standard errors."""

@@ -21,6 +21,7 @@ from lumos.exchange import Batch, Inbox, Outbox, Program
 from lumos.secagg import AggregateSettings, SecureAggregator, SecureCoordinator
 from lumos.secagg.openings import CALLED_OFF, OPEN, Attempted, Attempts, OpenedSums, Opening, decide
 from lumos.secagg.topics import LOST, MASKED, OBJECTION, SUM, VERDICT
+from lumos.twoparty.products import Multiplier, PairSession
 
 TOTAL = 12
 THRESHOLD = 7
@@ -305,3 +306,34 @@ def test_a_verdict_comes_from_the_coordinator_alone() -> None:
 
     with pytest.raises(ProtocolError, match="verdict is missing"):
         PairedRun(Problem(), settings=SETTINGS, toy=True, coordinator=Mute).run()
+
+
+def test_numbers_out_of_range_show_tokens_in_the_opened_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Known and documented (docs/protocols.md): a lying partner multiplies by any numbers.
+
+    It adds 2^9 to its numbers: the entries of the opened sum that are off by it are those of the
+    tokens that its partner has. Noise of scale 10 does not hide them.
+    """
+    problem = Problem(words=40, width=2)
+    liar, victim = problem.pairs()[0]
+    honest = Multiplier.multiply
+
+    class Liar(PairSession):
+        def correction(self, numbers: Any, step: int, attempt: int) -> bytes:
+            mine = self._multiplier if self._me == liar else None
+
+            def multiply(multiplier: Multiplier, ring: Any, label: bytes) -> Any:
+                more = np.uint64(2**9 << self._fixed.fraction_bits) if multiplier is mine else 0
+                return honest(multiplier, ring + np.asarray(more, ring.dtype), label)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(Multiplier, "multiply", multiply)
+                return super().correction(numbers, step, attempt)
+
+    monkeypatch.setattr("lumos.twoparty.product_sums.PairSession", Liar)
+    _, [total] = PairedRun(problem, settings=SETTINGS, toy=True).run()
+    entries = np.asarray(total).reshape(problem.words, problem.width)
+    read = (entries > 2**8).all(axis=1)
+    assert np.array_equal(read, problem.chosen[victim].astype(bool))

@@ -34,13 +34,13 @@ from lumos.exchange.tape import Tape, recording
 from lumos.graph import Graph
 from lumos.runs.predict import trained_links
 from lumos.strict.guarantees import ANSWERS
-from lumos.strict.link.answers import UNANSWERED, AnswerRecord, halves
+from lumos.strict.link.answers import AnswerRecord, halves
 from lumos.strict.link.levels import ALONE, COSINES, spec_for
 from lumos.strict.link.prediction import LinkResult, answer, ask_new
 from lumos.strict.profile import PROFILE
 from lumos.training.guarantees import FEATURES_REPLACED
 from lumos.training.trainer import AskedPairs
-from lumos.twoparty.score import SECRET, LevelSpec, levels_of, messages
+from lumos.twoparty.score import SECRET, UNANSWERED, LevelSpec, levels_of, messages
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16)

@@ -38,7 +38,6 @@ from lumos.strict.link.answers import (
     ANSWER_COUNTS,
     AT_ONCE,
     FILE,
-    UNANSWERED,
     AnswerBudget,
     Answerer,
     AnswerRecord,
@@ -62,7 +61,7 @@ from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import StrictSettings, settings_of
 from lumos.training.problem import Problem, features_of
 from lumos.training.trainer import ANSWERS, AskedPairs, LinkPredictions, PairAnswer, TrainedLinks
-from lumos.twoparty.score import IDEAL_TOPICS, make_scorer
+from lumos.twoparty.score import IDEAL_TOPICS, UNANSWERED, make_scorer
 from lumos.twoparty.workers import InProcess, make_pool
 from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
 
