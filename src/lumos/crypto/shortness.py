@@ -169,7 +169,7 @@ def _ternary(seed: bytes, rows: int, columns: int) -> Small:
 
 
 _COLUMNS = 4096  # of R at a time as float64: 8 MB
-_DEVICES = 256  # at a time: [4096, 768] float64 is 25 MB
+_NUMBERS = 1 << 20  # of vectors at a time: 8 MB for each piece
 
 
 class Projection:
@@ -181,6 +181,8 @@ class Projection:
     """
 
     def __init__(self, challenge: bytes, width: int) -> None:
+        if not 0 < width <= MAX_WIDTH:
+            raise ValueError(f"width must be in 1..{MAX_WIDTH}, not {width}")
         self.width = width
         self.rows = min(width, ROWS)
         self._matrix = None
@@ -188,38 +190,49 @@ class Projection:
             seed = _hash(b"projection", challenge, width.to_bytes(8, "little"))
             self._matrix = _ternary(seed, ROWS, width)
 
-    def apply(self, words: npt.NDArray[np.uint64]) -> list[list[int]]:
+    def apply(self, words: npt.NDArray[np.unsignedinteger]) -> list[list[int]]:
         """Return R·row as exact integers for each row of [n, width] unsigned words."""
-        low = (words & np.uint64(_LOW)).astype(np.int64)
-        high = (words >> np.uint64(_PIECE)).astype(np.int64)
-        return self.apply_halves(low, high)
+        products: list[list[int]] = []
+        for part in self._parts(len(words)):
+            wide = words[part].astype(np.uint64)
+            low, high = wide & np.uint64(_LOW), wide >> np.uint64(_PIECE)
+            products += self._product([low.astype(np.int64), high.astype(np.int64)])
+        return products
 
     def apply_halves(self, low: Ints, high: Ints) -> list[list[int]]:
         """Return R·(low + 2^32·high) for each row of [n, width] integers with signs.
 
         Sums of masks of many neighbours are formed in halves, which do not overflow.
         """
-        if low.shape != high.shape or low.ndim != 2 or low.shape[1] != self.width:
-            raise ValueError(f"expected [n, {self.width}] numbers, got {low.shape}, {high.shape}")
         products: list[list[int]] = []
-        for start in range(0, len(low), _DEVICES):
-            part = slice(start, start + _DEVICES)
+        for part in self._parts(len(low)):
             carried = high[part] + (low[part] >> _PIECE)
-            pieces = np.stack((low[part] & _LOW, carried & _LOW, carried >> _PIECE), axis=2)
-            joined = _joined(self._product(pieces).reshape(-1, 3))
-            products += [joined[i : i + self.rows] for i in range(0, len(joined), self.rows)]
+            products += self._product([low[part] & _LOW, carried & _LOW, carried >> _PIECE])
         return products
 
-    def _product(self, pieces: Ints) -> Ints:
-        """[n, rows, 3] products of [n, width, 3] pieces."""
+    def _parts(self, count: int) -> list[slice]:
+        """Vectors at a time."""
+        step = max(1, _NUMBERS // self.width)
+        return [slice(start, start + step) for start in range(0, count, step)]
+
+    def _product(self, pieces: list[Ints]) -> list[list[int]]:
+        """R·Σ_k 2^(32k) pieces_k for [n, width] pieces of at most 32 bits."""
+        if pieces[0].shape[1] != self.width:
+            raise ValueError(f"a vector has {self.width} numbers, not {pieces[0].shape[1]}")
+        products = self._exact(np.stack(pieces))
+        joined = _joined(products.transpose(1, 2, 0).reshape(-1, len(pieces)))
+        return [joined[i : i + self.rows] for i in range(0, len(joined), self.rows)]
+
+    def _exact(self, pieces: Ints) -> Ints:
+        """[pieces, n, rows] products of [pieces, n, width] numbers of at most 32 bits."""
         if self._matrix is None:
             return pieces
-        columns = pieces.transpose(1, 0, 2).reshape(self.width, -1)
-        total = np.zeros((self.rows, columns.shape[1]))
+        total = np.zeros((*pieces.shape[:2], self.rows))
         for start in range(0, self.width, _COLUMNS):
             part = slice(start, start + _COLUMNS)
-            total += self._matrix[:, part].astype(np.float64) @ columns[part].astype(np.float64)
-        return total.astype(np.int64).reshape(self.rows, -1, 3).transpose(1, 0, 2)
+            block = self._matrix[:, part].astype(np.float64)
+            total += pieces[:, :, part].astype(np.float64) @ block.T
+        return total.astype(np.int64)
 
 
 def projection(challenge: bytes, width: int) -> Projection:
