@@ -87,9 +87,7 @@ def _theta(bits: float) -> float:
     """The largest ratio θ < 1 whose lower tail is at most 2^-bits, by bisection."""
     low, high = _MIN_THETA, 1.0
     if _tail_bits(low) < bits:
-        raise ValueError(
-            f"{ROWS} rows prove nothing at 2^-{bits:g}; at most 2^-{_tail_bits(low):.0f}"
-        )
+        raise ValueError(f"{ROWS} rows give at most 2^-{_tail_bits(low):.0f}, not 2^-{bits:g}")
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _tail_bits(middle) >= bits else (low, middle)
