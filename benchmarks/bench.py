@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench [MEASUREMENT …] [--full] [--seed 0] [--data-dir DIR] [--json]
 
-Measurements: layers, balancers, compare, sums, endpoint, features; all by default. `scale.py`
-measures whole runs against the number of devices and on ranks.
+Measurements: layers, balancers, compare, sums, proofs, endpoint, features; all by default.
+`scale.py` measures whole runs against the number of devices and on ranks.
 """
 
 import argparse
@@ -26,6 +26,7 @@ MEASUREMENTS = {
     "balancers": "benchmarks.bench_runs:balancers",
     "compare": "benchmarks.bench_crypto:compare",
     "sums": "benchmarks.bench_crypto:sums",
+    "proofs": "benchmarks.bench_proofs:proofs",
     "endpoint": "benchmarks.bench_runs:endpoint",
     "features": "benchmarks.bench_runs:features",
 }

@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks.bench import Row, Size
 
-from benchmarks import bench, bench_crypto, bench_layers, bench_runs
+from benchmarks import bench, bench_crypto, bench_layers, bench_proofs, bench_runs
 from lumos import load
 from lumos.crypto.groups import GROUPS
 
@@ -43,6 +43,21 @@ def test_messages_of_a_masked_sum() -> None:
     """Secure and ideal sums and ledgers are checked to be the same on the way."""
     rows = {row.unit: row for row in bench_crypto.sum_rows(60, 512)}
     assert rows["messages a device"].ours == 8
+
+
+def test_sizes_of_proofs_stand_beside_the_vector() -> None:
+    """All proofs are verified on the way."""
+    rows = {row.unit: row for row in bench_proofs.width_rows(300, 1, devices=2)}
+    assert (rows["bytes"].ours, rows["bytes"].peer) == (10_416, 300 * 7)
+
+
+def test_the_inner_product_argument_is_one() -> None:
+    left, right = [3, 1, 4, 1, 5], [2, 7, 1, 8, 2]
+    argument = bench_proofs.Argument.prove(left, right)
+    assert len(argument.points) == 2 * 3
+    for value, holds in ((3 * 2 + 7 + 4 + 8 + 10, True), (34, False)):
+        assert argument.verify(bench_proofs.commit(left, right, value), 5) == holds
+    assert not argument.verify(bench_proofs.commit(left, [*right[:4], 3], 40), 5)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

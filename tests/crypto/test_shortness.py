@@ -86,6 +86,13 @@ def proved(x, **options):
     return statement, witness, prove(statement, witness, secrets.token_bytes)
 
 
+def pair_bytes(outcome):
+    """D of the only proof of a batch."""
+    [pair] = outcome.pair
+    assert pair is not None
+    return pair.to_bytes()
+
+
 def holds(statement, proof):
     return bool(verify([statement], [proof]).valid[0])
 
@@ -110,7 +117,7 @@ def test_a_short_vector_is_proved(width, word_bits):
         self_commitment(witness.self_projected, witness.self_blinding)
     ]
     expected = pair_commitment(witness.pair_projected, witness.pair_blinding)
-    assert outcome.pair[0].to_bytes() == expected
+    assert pair_bytes(outcome) == expected
 
 
 @pytest.mark.parametrize("short", [[0], [BOUND], [-BOUND], [-1]])
@@ -119,7 +126,7 @@ def test_the_bound_is_proved_exactly_where_nothing_is_projected(short):
     assert holds(statement, proof)
     longer = [BOUND + 1] if short[0] >= 0 else [-BOUND - 1]
     with pytest.raises(ValueError, match="longer than the bound"):
-        prove(*instance(longer), secrets.token_bytes)
+        proved(longer)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -313,7 +320,7 @@ def test_a_longer_vector_has_no_proof(width):
     longer = vector(width, 1, norm=4 * BOUND)
     for x in (longer, [1 << 55, 1 << 55, *[0] * (width - 2)], [(1 << 56) // 3] * width):
         with pytest.raises(ValueError, match="longer than the bound") as raised:
-            prove(*instance(x), secrets.token_bytes)
+            proved(x)
         assert not any(character.isdigit() for character in str(raised.value))
 
 
@@ -409,7 +416,7 @@ def test_another_vector_shows_in_the_pair_commitment():
         own = self_commitment(witness.self_projected, witness.self_blinding)
         pair = pair_commitment(witness.pair_projected, witness.pair_blinding)
         assert (outcome.self_commitment[0] == own) == (field == "pair_projected")
-        assert (outcome.pair[0].to_bytes() == pair) == (field == "self_projected")
+        assert (pair_bytes(outcome) == pair) == (field == "self_projected")
 
 
 def test_a_carry_off_by_one_is_another_vector():
@@ -551,6 +558,7 @@ def test_pair_masks_cancel_and_what_is_shifted_does_not():
     assert cancel(outcome.pair, lost.pair_projected, lost.pair_blinding)
     assert not cancel(outcome.pair, lost.pair_projected, lost.pair_blinding + 1)
     assert not cancel([])
+    assert not cancel([*outcome.pair[:2], None])
     # A device that claims another pair mask, to make room for a longer vector.
     statement, witness, _ = devices[0]
     shifted = [k + 1 for k in witness.pair_projected]
@@ -692,9 +700,14 @@ def test_a_prover_that_does_not_reject_is_told_apart(quick):
 
 def test_rejections_are_as_rare_as_stated(quick):
     # 128 numbers, each rejected with probability ADDED/MASK, as the module's are with 2^-15.
-    drawn = []
+    drawn: list[int] = []
     original = shortness._masks
-    quick.setattr(shortness, "_masks", lambda stream: drawn.append(0) or original(stream))
+
+    def counted(stream):
+        drawn.append(0)
+        return original(stream)
+
+    quick.setattr(shortness, "_masks", counted)
     views(LARGEST, 100)
     rate = (1 - ADDED / MASK) ** 128
     expected, deviation = 100 / rate, math.sqrt(100 * (1 - rate)) / rate

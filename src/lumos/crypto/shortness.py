@@ -849,19 +849,22 @@ def _total(pairs: Sequence[PairCommitment], numbers: Sequence[int], blinding: in
 
 
 def cancel(
-    pairs: Sequence[PairCommitment], projected: Sequence[int] | None = None, blinding: int = 0
+    pairs: Sequence[PairCommitment | None],
+    projected: Sequence[int] | None = None,
+    blinding: int = 0,
 ) -> bool:
     """Return whether the sum of D is the commitment to the masks of lost neighbours.
 
     Args:
-        pairs: D of the devices whose masked vectors are summed.
+        pairs: D of the devices whose masked vectors are summed; with a None, the answer is no.
         projected: projection of what their pair masks sum up to, from the opened secrets of lost
             devices; None: no device was lost and all masks cancel.
         blinding: what their pair blindings sum up to.
     """
-    if not pairs:
+    known = [pair for pair in pairs if pair is not None]
+    if not known or len(known) < len(pairs):
         return False
-    totals = [sum(column) for column in zip(*(pair.masked for pair in pairs), strict=True)]
+    totals = [sum(column) for column in zip(*(pair.masked for pair in known), strict=True)]
     if projected is not None:
         totals = [total - number for total, number in zip(totals, projected, strict=True)]
-    return bool(_total(pairs, totals, -blinding) == G1Point.identity())
+    return bool(_total(known, totals, -blinding) == G1Point.identity())
