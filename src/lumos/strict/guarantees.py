@@ -561,7 +561,8 @@ def left_out_warnings(stages: Sequence[str]) -> list[str]:
     """Return one warning for each stage that has sums of its own in the list of those left out."""
     return [
         f"{number} {'sum' if number == 1 else 'sums'} of the stage {name!r} left out: honest "
-        "devices cannot add up to this, so at least one device lied or is broken"
+        "devices cannot add up to this, so at least one device lied or is broken (or, in sums of "
+        "pairs, fell silent in every attempt)"
         for name, number in Counter(stages).items()
     ]
 

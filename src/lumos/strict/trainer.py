@@ -102,7 +102,8 @@ class StrictTrainer(SummingTrainer, ABC):
         """Send messages, add up, and learn; return the mean loss, if there is one."""
         yield from stage.before(self, step)
         total = yield from self._sum(stage, step, randomness)
-        if stage.possible(total, step):
+        opened = not np.isnan(total).any()  # otherwise every attempt was called off
+        if opened and stage.possible(total, step):
             return stage.learn(self, total, step)
         self.left_out.append(stage.name)
         stage.leave_out(self, len(total), step)

@@ -409,7 +409,9 @@ class SecureProducts(InMemoryOnly):
 #    to each other that they are in the sum with their share (`present`); a device that is, and does
 #    not receive it from its partner, objects (`lumos.secagg.openings`);
 # 3. on an objection the attempt is called off unopened and made again without that pair: with fresh
-#    shares and masks, the same vectors and the same noise; after `ATTEMPTS` of them it is an error;
+#    shares and masks, the same vectors and the same noise; after `ATTEMPTS` of them everybody gets
+#    NaN, which the strict trainer leaves out. One device can bring this about by objecting each
+#    time, and nobody knows which: objections are masked, because they would name an edge;
 # 4. of all attempts of a step at most one is opened: see `lumos.secagg.openings` for the rule of
 #    the holders and the counting argument.
 #
@@ -420,7 +422,7 @@ class SecureProducts(InMemoryOnly):
 # whose difference would be a pair's product, are not both opened.
 
 ATTEMPTS = 4
-"""Attempts at one sum before it is an error."""
+"""Attempts at one sum before it is given up."""
 _LARGEST = 1.0  # |b Z| / 128 of one device is below this
 
 
@@ -449,8 +451,11 @@ class PairedSums(Protocol):
                 where the ideal coordinator adds it.
             step: number of the sum, larger than of those before.
 
+        Returns:
+            NaN everywhere if every attempt was called off: the sum is unknown to everybody.
+
         Raises:
-            ProtocolError: the sum could not be opened.
+            ProtocolError: too few devices were present.
         """
         ...
 
@@ -511,7 +516,7 @@ class SecurePairedSums:
             if not ended.called_off:
                 return _opened(ended.total)
             paired &= ~alone
-        raise _too_many()
+        return np.full(own.shape[1], np.nan)
 
 
 class IdealPairedSums:
@@ -567,7 +572,7 @@ class PairedCoordinator:
             ended = yield from self._sums.attempt(width, noise)
             if not ended.called_off:
                 return _opened(ended.total)
-        raise _too_many()
+        return np.full(width, np.nan)
 
 
 def paired_sums(
@@ -604,10 +609,3 @@ def _opened(total: Doubles | None) -> Doubles:
     if total is None:
         raise ProtocolError("a sum over pairs was not opened: too few devices were present")
     return total
-
-
-def _too_many() -> ProtocolError:
-    return ProtocolError(
-        f"a sum over pairs was called off {ATTEMPTS} times: devices fell silent in each attempt, "
-        "or too few were present; run again"
-    )

@@ -254,8 +254,7 @@ def test_a_holder_that_opened_an_attempt_refuses_the_next(
     # v stops after the first attempt was opened: 4 rounds of the draw, the keys, 3 rounds of the
     # sessions, 13 of the attempt.
     paired = federation(problem, coordinator, aggregator=Insisting, deaths={v: 21})
-    with pytest.raises(ProtocolError):
-        paired.run()
+    paired.run()
     opened = [total for total in coordinator.opened if total is not None]
     if not broken:
         assert len(opened) == 1
