@@ -620,6 +620,22 @@ def test_one_randomness_two_challenges():
     assert committed[0] != committed[2]
 
 
+def test_no_secret_number_is_multiplied_bare(monkeypatch):
+    # The time of a multi-exponentiation shows small scalars: it is given uniform ones only.
+    scalars: list[int] = []
+    original = shortness._sum
+
+    def recorded(points, numbers):
+        scalars.extend(number % ORDER for number in numbers)
+        return original(points, numbers)
+
+    monkeypatch.setattr(shortness, "_sum", recorded)
+    proved([0, 0, 0, BOUND])
+    assert len(scalars) > 400
+    assert min(scalars) > 2**128
+    assert stats.kstest([number / ORDER for number in scalars], "uniform").pvalue > 1e-6
+
+
 def test_accepted_checks_are_uniform_whatever_is_added(monkeypatch):
     # All masks g of a small range, for every number v that R'(sq, p, c) can be: the accepted v + g
     # are the whole range, each once.
