@@ -141,6 +141,14 @@ def test_the_largest_numbers_fit(sign):
         prove(further, witness, secrets.token_bytes)
 
 
+def test_nothing_comes_round_modulo_the_order():
+    limit = 1 << (shortness._MASK_BITS + 1)
+    assert (2 * ROWS + 4) * limit**2 < ORDER // 2
+    assert limit << (20 + shortness.MAX_WORD_BITS + 1) < ORDER
+    assert math.isqrt(ROWS + 4) * 2**63 + 2**63 + ROWS * 2**32 < 1 << shortness._PRODUCT_BITS
+    assert shortness._MASK_BITS < 8 * shortness._H_BYTES - 1
+
+
 def test_projection_is_the_exact_matrix_product():
     width = 5000
     matrix = shortness._ternary(
@@ -576,6 +584,10 @@ def test_pair_masks_cancel_and_what_is_shifted_does_not():
     )
     friend = verify([statement], [prove(statement, tampered, secrets.token_bytes)])
     assert cancel([other.pair[0], friend.pair[0]])
+    # If the friend is left out afterwards, the other has to be checked again, and is caught.
+    _, true, _ = devices[0]
+    assert not cancel([other.pair[0]], true.pair_projected, true.pair_blinding)
+    assert cancel([outcome.pair[0]], true.pair_projected, true.pair_blinding)
 
 
 def test_a_batch_names_exactly_the_wrong_ones():

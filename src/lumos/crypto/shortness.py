@@ -19,7 +19,7 @@ do. The steps, proved complete, sound and zero-knowledge in `docs/proofs-of-boun
    opened at a random e.
 
 Secret numbers meet the library's variable-time multi-exponentiation only under a fresh uniform
-mask (`_hidden`). Nonces are derived from the caller's randomness *and* the statement and witness
+mask (`_Hider`). Nonces are derived from the caller's randomness *and* the statement and witness
 (`_private_stream`), so that a device which restarts cannot use one nonce for two challenges.
 """
 
@@ -28,6 +28,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, repeat, zip_longest
 from operator import mul
@@ -58,16 +59,13 @@ _SQUARES = 4
 _CARRY_BOUND = 1 << 32  # |c| <= (2 + mask neighbours)·width + 1, always far below
 _PRODUCT_BITS = 68  # |R'(p, c, sq)| <= sqrt(260)·2^63 + 256·2^32 < 2^68 for words of 64 bits
 _MASK_BITS = _PRODUCT_BITS + 15  # of g: a repetition is rarer than 128·2^-15 = 2^-8
+# Numbers pass the check of R' only below 2^(MASK_BITS + 1). Sums of their squares, and sums of 2^W c
+# over a million devices, are then below q: equations modulo q hold in integers.
 _H_LIMIT = (1 << _MASK_BITS) - (1 << _PRODUCT_BITS)
 _H_BYTES = 11
 _POINT = 48
 _SCALAR = 32
 _DOMAIN = b"lumos-shortness-v1"
-
-# Committed numbers V pass the check of R' only if |V_j| <= 2^(MASK_BITS + 1): sums of squares, and
-# sums over a million devices of 2^W c, are then below q: equations modulo q hold in integers.
-assert (2 * ROWS + _SQUARES) << (2 * _MASK_BITS + 2) < ORDER // 2  # noqa: S101
-assert 1 << (20 + MAX_WORD_BITS + _MASK_BITS + 2) < ORDER  # noqa: S101
 
 
 class BadProof(ValueError):
@@ -106,8 +104,8 @@ def proved_factor(width: int, bits: float = SOUNDNESS_BITS) -> float:
 
 def projected_bound(bound: float, width: int) -> int:
     """Return β², the bound of |R·x|² for an honest |x| ≤ `bound`."""
-    square = bound * bound
-    return math.floor(square if width <= ROWS else TAU * (ROWS / 2) * square)
+    square = Fraction(bound) ** 2  # exact: all participants get the same number
+    return math.floor(square if width <= ROWS else Fraction(TAU) * ROWS / 2 * square)
 
 
 def allowed(bound: float, width: int, word_bits: int, liars: int = 1) -> bool:
@@ -854,6 +852,9 @@ def cancel(
     blinding: int = 0,
 ) -> bool:
     """Return whether the sum of D is the commitment to the masks of lost neighbours.
+
+    It says nothing about a part of the devices: if one is left out afterwards, check the others
+    again with the masks that they share with it. It could have balanced a lie of one that stays.
 
     Args:
         pairs: D of the devices whose masked vectors are summed; with a None, the answer is no.
