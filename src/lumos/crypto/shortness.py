@@ -59,8 +59,8 @@ _SQUARES = 4
 _CARRY_BOUND = 1 << 32  # |c| <= (2 + mask neighbours)·width + 1, always far below
 _PRODUCT_BITS = 68  # |R'(p, c, sq)| <= sqrt(260)·2^63 + 256·2^32 < 2^68 for words of 64 bits
 _MASK_BITS = _PRODUCT_BITS + 15  # of g: a repetition is rarer than 128·2^-15 = 2^-8
-# Numbers pass the check of R' only below 2^(MASK_BITS + 1). Sums of their squares, and sums of 2^W c
-# over a million devices, are then below q: equations modulo q hold in integers.
+# Numbers pass the check of R' only below 2^(MASK_BITS + 1). Sums of their squares, and sums of
+# 2^W c over a million devices, are then below q: equations modulo q hold in integers.
 _H_LIMIT = (1 << _MASK_BITS) - (1 << _PRODUCT_BITS)
 _H_BYTES = 11
 _POINT = 48
