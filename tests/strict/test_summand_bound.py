@@ -17,8 +17,9 @@ from lumos.strict.sums import NoisySums
 from lumos.strict.trainer import StrictTrainer
 
 FEATURES = 30
+EVERYBODY: dict[str, Any] = {**ALL_TAKE_PART}
 SCHEDULES: dict[str, Schedule] = {
-    "classify": schedule_of(scaling="standard", tree_network=True, **ALL_TAKE_PART),
+    "classify": schedule_of(scaling="standard", tree_network=True, **EVERYBODY),
     "link": link_schedule(scaling="standard"),
 }
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from lumos.crypto.shortness import proved_factor
 from lumos.errors import UsageError
 from lumos.exchange.endpoint import Program
 from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, RECORD
@@ -217,6 +218,13 @@ class Stage(ABC):
         spread = 0.0 if noise is None else noise.share * (math.sqrt(width) + SUMMAND_TAIL_SIGMAS)
         rounding: float = 2 * self.schedule.rounding_error(width)
         return self.clip + spread + rounding
+
+    def proved_bound(self, step: int, width: int) -> float:
+        """Return the largest norm of a summand that passes its proof, as far as it is proved.
+
+        That is `summand_bound` for few numbers, and a multiple of it for many.
+        """
+        return self.summand_bound(step, width) * proved_factor(width)
 
     def possible(self, total: Doubles, step: int) -> bool:
         """Return whether honest devices can have added up to `total`.

@@ -67,6 +67,8 @@ ATTACKS: Registry[Attack] = Registry(
         "embedding-neighbours": "lumos.audit.attacks.paper:attack_embedding_neighbours",
         "trees": "lumos.audit.attacks.trees:attack_tree_messages",
         "colluders": "lumos.audit.attacks.sums:attack_chosen_colluders",
+        "poisoning": "lumos.audit.attacks.poisoning:attack_poisoning",
+        "sybils": "lumos.audit.attacks.poisoning:attack_sybils",
         "broker": "lumos.audit.attacks.traffic:attack_broker",
         "ledger": "lumos.audit.attacks.traffic:attack_ledger_conformance",
     },
