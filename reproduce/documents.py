@@ -23,7 +23,7 @@ from lumos.errors import InputError
 from lumos.evaluation.pool import plain_settings
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
-from reproduce import claims, sentences, strict_tables
+from reproduce import claims, liars_tables, sentences, strict_tables
 from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.evaluation import MEASURES, Outcome, PaperEvaluation, Scores
 from reproduce.figures import COST_MEASURES, cost_by_balancer
@@ -44,6 +44,7 @@ PAGES = (
     "docs/audit.md",
     "docs/howto/own-model.md",
     "docs/deployment.md",
+    "docs/liars.md",
 )
 """Files that have generated blocks or sentences."""
 TRADEOFF = "docs/figures/strict-tradeoff.svg"
@@ -532,6 +533,21 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     ),
     "strict-links": lambda kept: table(
         ["", *strict_tables.LINK_GRAPHS], strict_tables.link_rows(kept.read)
+    ),
+    "liars-poisoner": lambda kept: table(
+        liars_tables.POISONER_HEADINGS, liars_tables.poisoner_rows(kept.read)
+    ),
+    "liars-ranges": lambda kept: liars_tables.ranges(kept.read),
+    "liars-bounds": lambda kept: table(*liars_tables.bounds_table(kept.read)),
+    "liars-strategies": lambda kept: table(*liars_tables.strategy_table(kept.read)),
+    "liars-small": lambda kept: table(
+        liars_tables.SMALL_HEADINGS, liars_tables.small_rows(kept.read)
+    ),
+    "liars-defences": lambda kept: table(
+        liars_tables.DEFENCE_HEADINGS, liars_tables.defence_rows(kept.read)
+    ),
+    "liars-medians": lambda kept: table(
+        liars_tables.MEDIAN_HEADINGS, liars_tables.median_rows(kept.read)
     ),
     "strict-link-leak": lambda kept: table(
         strict_tables.LEAK_HEADINGS, strict_tables.leak_rows(kept.read)

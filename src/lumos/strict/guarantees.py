@@ -454,6 +454,60 @@ def adversaries(schedule: Schedule) -> str:
     )
 
 
+MEASURED_LIARS = {
+    "demo": (2_000, {1: 3.0, 5: 14.2, 20: 94.6, 100: 94.6}),
+    "facebook": (22_470, {1: 0.2, 5: 0.4, 20: 1.6, 100: 6.9}),
+}
+"""By graph its devices, and points of test accuracy that the worst measured strategy of so many
+liars within the bound costs (docs/liars.md)."""
+
+
+def summands(schedule: Schedule, features: int, *, proofs: bool) -> str:
+    """Return sentences on what bounds the summand of a device that lies.
+
+    Args:
+        features: number of features, for the widths of sums.
+        proofs: devices prove that their summands are short.
+    """
+    if not schedule.noisy:
+        return "Vectors of exact sums are not clipped: nothing bounds what one device adds."
+    if not proofs:
+        return (
+            "Devices are assumed to follow the protocol (no `proofs`): nothing bounds what one "
+            "device adds to a sum, and one that lies can ruin the run."
+        )
+    largest: dict[str, float] = {}
+    for stage, step in schedule.sums:
+        clips = stage.proved_bound(step, stage.width(features)) / stage.clip
+        largest[stage.name] = max(clips, largest.get(stage.name, 0.0))
+    bounded = [
+        f"{name} {math.ceil(10 * clips) / 10:g}"
+        for name, clips in largest.items()
+        if math.isfinite(clips)
+    ]
+    unbounded = [name for name, clips in largest.items() if math.isinf(clips)]
+    rest = f" Nothing bounds summands of {', '.join(unbounded)}." if unbounded else ""
+    return (
+        "Each device proves that its summand is short, or is excluded. So it moves a sum by at "
+        f"most this multiple of the clipping norm: {', '.join(bounded)}; k liars by k times as "
+        f"much.{rest} "
+        f"{liars_measured()}"
+    )
+
+
+def liars_measured() -> str:
+    """Return what liars within the bound were measured to do."""
+    parts = [
+        f"of {devices:,} devices ({graph}), "
+        + ", ".join(f"{liars}: {points:.1f}" for liars, points in lost.items())
+        for graph, (devices, lost) in MEASURED_LIARS.items()
+    ]
+    return (
+        "k liars: at worst, measured in points of test accuracy of `classify`, "
+        f"{'; '.join(parts)}. Nothing is claimed beyond these measurements."
+    )
+
+
 def noise_added(schedule: Schedule, present: int) -> str:
     """Return a sentence on the noise of sums in which so many of the real devices were.
 

@@ -1,0 +1,40 @@
+"""Sentences on what bounds the summand of a device that lies."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+from reproduce.liars_tables import worst
+from tests.strict.classifying import schedule_of
+from tests.strict.linking import schedule as link_schedule
+
+from lumos.strict.guarantees import MEASURED_LIARS, liars_measured, summands
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "liars.json"
+
+
+def test_the_bound_of_every_stage_is_named_and_not_too_small() -> None:
+    schedule = schedule_of(devices=2000, training=1000, validation=500, classes=6)
+    text = summands(schedule, 600, proofs=True)
+    named = {name: float(clips) for name, clips in re.findall(r"([a-z_]+) ([\d.]+)[,;]", text)}
+    for stage, step in schedule.sums:
+        width = stage.width(600)
+        assert stage.proved_bound(step, width) <= named[stage.name] * stage.clip
+        assert stage.proved_bound(0, width) > 0.2 * named[stage.name] * stage.clip
+    assert text.endswith(liars_measured())
+
+
+def test_products_have_no_bound_and_semi_honest_runs_say_so() -> None:
+    assert "Nothing bounds summands of products." in summands(link_schedule(), 30, proofs=True)
+    assert "one that lies can ruin the run" in summands(schedule_of(), 30, proofs=False)
+    assert "nothing bounds" in summands(schedule_of(protect="none"), 30, proofs=True)
+
+
+def test_measured_points_are_those_of_the_results() -> None:
+    """`python benchmarks/liars.py` writes them."""
+    found = json.loads(RESULTS.read_text("utf-8"))["liars"]
+    for graph, (devices, lost) in MEASURED_LIARS.items():
+        assert found[graph]["devices"] == devices
+        for liars, points in lost.items():
+            assert math.isclose(points, worst(found[graph], str(liars)), abs_tol=0.05001)
