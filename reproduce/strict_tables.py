@@ -112,7 +112,7 @@ LEAKS = (
     ("**2 bits (default)**", "facebook", "2 bits"),
     ("3 bits", "facebook", "3 bits"),
     ("2 bits, askers choose their vectors", "facebook", "2 bits, liars, principal"),
-    ("2 bits, askers choose their tables", "facebook", "2 bits, tables of one's own"),
+    ("2 bits, those who are asked choose their tables", "facebook", "2 bits, tables of one's own"),
     ("2 bits, `query_epsilon=2`", "facebook", "2 bits, answer ε = 2"),
     ("Twitch ENGB, 2 bits (majority {majority:.3f})", "twitch-ENGB", "2 bits"),
     ("LastFM's structure, 2 bits (majority {majority:.3f})", "lastfm", "2 bits"),

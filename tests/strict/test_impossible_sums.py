@@ -105,4 +105,5 @@ def test_a_device_that_objects_to_every_attempt_costs_the_products_only(
     run = train(small(30), **settings)
     [warned] = [line for line in run.warnings if "left out" in line]
     assert "'products'" in warned
+    assert run.model.embeddings is not None
     assert np.isfinite(run.model.embeddings).all()

@@ -13,6 +13,7 @@ from lumos import InputError, UsageError, load_run
 from lumos.runs.run import Run
 from lumos.strict.link.answers import halves
 from lumos.strict.link.levels import spec_for
+from lumos.twoparty.score import ScoreProtocol
 
 DEVICES = 200
 
@@ -212,6 +213,25 @@ def test_suggestions_find_the_own_group(run: Run) -> None:
         best = [int(name) for name, _ in run.suggest(device, same + others, most=3)]
         hits += [peer % 4 == device % 4 for peer in best]
     assert np.mean(hits) > 0.6
+
+
+def test_whoever_asks_reads_tables_and_fills_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end that fills tables learns any function of the other's vector: never the asker."""
+    opened: dict[tuple[int, int], bool] = {}
+    original = ScoreProtocol.open
+
+    def noting(self: Any, me: int, peer: int, group: Any, *, sender: bool) -> Any:
+        opened[me, peer] = sender
+        return original(self, me, peer, group, sender=sender)
+
+    monkeypatch.setattr(ScoreProtocol, "open", noting)
+    asked = [(0, 9), (9, 4), (5, 3), (2, 9)]
+    found = run.ask_links(ids=asked, secure=True, workers=1)
+    assert found.answered.all()
+    roles = dict.fromkeys(asked, False)
+    assert opened == roles | {(peer, asker): True for asker, peer in asked}
 
 
 def test_a_run_that_fell_back_asks_nobody() -> None:

@@ -613,9 +613,9 @@ def _read(comparison: Comparison, tables: bytes) -> None:
 class ComparisonProtocol:
     """Opens senders and receivers."""
 
-    def open(self, me: int, peer: int, group: Group) -> Sender | Receiver:
-        """The end with the smaller id is the sender."""
-        return (Sender if me < peer else Receiver)(me, peer, group=group)
+    def open(self, me: int, peer: int, group: Group, *, sender: bool) -> Sender | Receiver:
+        """A party of a new session."""
+        return (Sender if sender else Receiver)(me, peer, group=group)
 
     def encode(self, spec: Spec, values: Ints) -> tuple[bytes, bytes]:
         """A spec, and [parties] values, as `items` reads them."""

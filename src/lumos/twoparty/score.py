@@ -451,9 +451,11 @@ def _read_level(score: Score, tables: bytes) -> int:
 class ScoreProtocol:
     """Opens senders and receivers."""
 
-    def open(self, me: int, peer: int, group: Group) -> ScoreSender | ScoreReceiver:
-        """The end with the smaller id is the sender."""
-        return (ScoreSender if me < peer else ScoreReceiver)(me, peer, group=group)
+    def open(
+        self, me: int, peer: int, group: Group, *, sender: bool
+    ) -> ScoreSender | ScoreReceiver:
+        """A party of a new session."""
+        return (ScoreSender if sender else ScoreReceiver)(me, peer, group=group)
 
     def encode(self, spec: LevelSpec, vectors: Ints, shifts: Ints) -> tuple[bytes, bytes]:
         """A spec, and inputs as `items` reads them.
@@ -485,8 +487,9 @@ PROTOCOL = ScoreProtocol()
 
 # Scores in rounds: what a trainer asks, whichever backend answers.
 #
-# Both ends of a pair take part, each on behalf of its own device, in the same rounds. The end with
-# the smaller id is the sender S of the protocol, the other one the receiver R.
+# Both ends of a pair take part, each on behalf of its own device, in the same rounds. The pairs say
+# which end is the sender S of the protocol (`ComparedPairs.first`). S can fill its tables as it
+# likes, so whoever asks for a score is R: an asker learns buckets of products and nothing else.
 
 
 UNANSWERED = -1

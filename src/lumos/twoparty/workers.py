@@ -40,8 +40,8 @@ _CHUNK = 256  # steps between two calls of `on_steps`
 class SessionProtocol(Protocol):
     """A protocol as workers serve it: they open its parties and read their inputs."""
 
-    def open(self, me: int, peer: int, group: Group) -> Party[Any, Any, Any]:
-        """A party of a new session; the end with the smaller id is the sender."""
+    def open(self, me: int, peer: int, group: Group, *, sender: bool) -> Party[Any, Any, Any]:
+        """A party of a new session: its sender, or its receiver."""
         ...
 
     def items(self, spec: bytes, values: bytes, count: int) -> Iterable[tuple[Any, Any]]:
@@ -64,9 +64,11 @@ class Steps(msgspec.Struct, kw_only=True):
 
     Args:
         protocol: name of an entry of `PROTOCOLS`.
-        ends: [parties, 2] own id and peer's id, as int64; the smaller id is the sender.
+        ends: [parties, 2] own id and peer's id, as int64.
         spec: what is computed, as the protocol encodes it.
         values: [parties, …] own inputs, as the protocol encodes them: begin a batch with them.
+        senders: [parties] bytes, 1 for the sender of a session that begins now; None: the end with
+            the smaller id.
         width: bytes of the longest reply: take a step. Shorter replies, and missing ones, are
             padded with zeros.
         incoming: [parties, …] received messages, padded to one width; None where there are none.
@@ -84,6 +86,7 @@ class Steps(msgspec.Struct, kw_only=True):
     ends: bytes
     spec: bytes = b""
     values: bytes | None = None
+    senders: bytes | None = None
     width: int = 0
     incoming: bytes | None = None
     lengths: bytes | None = None
@@ -128,9 +131,10 @@ class InProcess:
             protocol = PROTOCOLS[steps.protocol]
             group = GROUPS[steps.group]
             items = protocol.items(steps.spec, steps.values, len(ends))
-            for end, item in zip(ends, items, strict=True):
+            senders = steps.senders or [me < peer for me, peer in numbers]
+            for end, sender, item in zip(ends, senders, items, strict=True):
                 if end not in self._parties:
-                    self._parties[end] = protocol.open(*end[1:], group)
+                    self._parties[end] = protocol.open(*end[1:], group, sender=bool(sender))
                 if not self._parties[end].closed:
                     self._parties[end].begin([item])
             return np.empty((len(ends), 0), np.uint8)
@@ -321,6 +325,7 @@ def _part(steps: Steps, rows: Ints) -> Steps:
         steps,
         ends=cut(steps.ends),
         values=cut(steps.values),
+        senders=cut(steps.senders),
         incoming=cut(steps.incoming),
         lengths=cut(steps.lengths),
     )
@@ -365,7 +370,8 @@ class ComparedPairs:
         rows: [pairs] position of the hosted device.
         peers: [pairs] id of the peer.
         slots: [pairs] slot of the peer, or -1 where the peer is no neighbour.
-        first: [pairs] True where the hosted device is S, the end with the smaller id.
+        first: [pairs] True where the hosted device is S: the end with the smaller id, unless roles
+            were given.
         near: True when all peers are neighbours.
         local: of the rounds in which they meet, see `Outbox`. In a `stage` a device sends to all
             its neighbours, something or nothing: who carries messages does not see who compares.
@@ -394,12 +400,15 @@ class ComparedPairs:
         return ComparedPairs(rows, peers, slots, first, True, local, opened)
 
     @staticmethod
-    def of_ids(shard: Shard, devices: Ints, peers: Ints, *, local: Local = "") -> "ComparedPairs":
+    def of_ids(
+        shard: Shard, devices: Ints, peers: Ints, *, local: Local = "", first: Flags | None = None
+    ) -> "ComparedPairs":
         """Comparisons with anybody, for example between candidates; sorted by (device, peer)."""
         rows = shard.local(devices)
         slots = shard.slots_or_none(rows, peers)
         near = not np.count_nonzero(slots < 0)
-        return ComparedPairs(rows, peers, slots, devices < peers, near, local)
+        first = devices < peers if first is None else first
+        return ComparedPairs(rows, peers, slots, first, near, local)
 
     def awaited(self, shard: Shard) -> Ints | None:
         """Return the ids of all that send in a round of these; None where anybody may."""
@@ -534,7 +543,8 @@ class PartyBatch:
     def begin(self, spec: bytes, values: bytes) -> None:
         """All parties take their inputs, as the protocol encodes them."""
         if len(self._ends):
-            self._workers.run(self._steps(self._ends, spec=spec, values=values))
+            senders = self._pairs.first.astype(np.uint8).tobytes()
+            self._workers.run(self._steps(self._ends, spec=spec, values=values, senders=senders))
 
     def step(self, rows: Ints, width: int, inbox: Inbox | None = None) -> Bytes:
         """Step the parties at `rows` with the messages for them: [rows, width] their replies."""
@@ -571,7 +581,7 @@ class PartyBatch:
             fresh: [pairs] True where the session is new.
             close: the sessions end.
         """
-        first = self._ends[:, 0] < self._ends[:, 1]
+        first = self._pairs.first
         senders, receivers = np.flatnonzero(first), np.flatnonzero(~first)
         # S sends first where it opens the session; in an open one R does.
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
@@ -606,6 +616,7 @@ class PartyBatch:
         *,
         spec: bytes = b"",
         values: bytes | None = None,
+        senders: bytes | None = None,
         width: int = 0,
         results: bool = False,
         close: bool = False,
@@ -616,6 +627,7 @@ class PartyBatch:
             ends=ends.tobytes(),
             spec=spec,
             values=values,
+            senders=senders,
             width=width,
             results=results,
             close=close,

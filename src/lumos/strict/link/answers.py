@@ -225,14 +225,17 @@ def levels_of_pairs(
     spec: LevelSpec,
     epsilon: float,
     step: int,
+    asking: Flags | None = None,
 ) -> Program[Ints]:
     """Return [pairs] score buckets; pairs are those of hosted devices in any order, none twice.
 
     Args:
         step: names the randomness of randomized response; another for every call.
+        asking: [pairs] whether the device asks, and not its peer; None where nobody does.
     """
     order = np.lexsort((peers, devices))
-    pairs = ComparedPairs.of_ids(shard, devices[order], peers[order])
+    first = None if asking is None else ~asking[order]
+    pairs = ComparedPairs.of_ids(shard, devices[order], peers[order], first=first)
     shifts = shifts_for(shard, pairs, spec.levels, epsilon, step)
     learnt = yield from scorer.levels(pairs, vectors, spec, shifts)
     levels = np.empty(len(order), np.int64)
@@ -280,6 +283,7 @@ class Answerer:
         levels = np.full(len(rows), UNANSWERED)
         devices = shard.ids_of(np.concatenate([rows[mine], answering]))
         peers = np.concatenate([peers[mine], askers])
+        asking_here = np.arange(len(devices)) < len(mine)
         # Both ends of a pair find it in the same batch.
         low, high = np.minimum(devices, peers), np.maximum(devices, peers)
         batch = (low + high) % batches
@@ -295,6 +299,7 @@ class Answerer:
                 self.spec,
                 self.strict.query_epsilon,
                 (step << 32) + number,  # different randomness for every call and batch
+                asking_here[here],
             )
             if on_ends is not None:
                 on_ends(len(here))
