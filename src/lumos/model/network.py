@@ -301,10 +301,8 @@ def device_gradients(
         trees, own, neighbour, drops: as in `TreeNetwork.forward`.
         back: gradients of the loss with respect to the leaves, as POOL returned them.
     """
-    none: list[Drops | None] = [None] * trees.devices
-    fallen = none if drops is None else drops.by_piece(trees.single)
     parameters = list(network.parameters())
-    for piece, mine in zip(trees.single, fallen, strict=True):
+    for piece, mine in by_device(trees, drops):
         leaves = network(
             piece.trees, span(own, piece.devices), span(neighbour, piece.branches), mine
         )
@@ -316,6 +314,13 @@ def device_gradients(
             materialize_grads=True,
         )
         yield torch.cat([gradient.reshape(-1).cpu() for gradient in found])
+
+
+def by_device(trees: Trees, drops: Drops | None) -> Iterator[tuple[Piece, Drops | None]]:
+    """Each device's tree by itself, and what falls there."""
+    none: list[Drops | None] = [None] * trees.devices
+    fallen = none if drops is None else drops.by_piece(trees.single)
+    return zip(trees.single, fallen, strict=True)
 
 
 def _own_back(piece: Piece, trees: Trees, back: Tensor) -> Tensor:

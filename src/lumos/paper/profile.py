@@ -65,6 +65,10 @@ class PaperSettings(EncoderSettings):
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never. The score is in
     every epoch's sum, so all devices stop at the same epoch without another message."""
+    local_steps: int = 1
+    """Gradient steps that a device makes on its own between two sums, with the messages of the
+    epoch held constant. The sum has the mean of their gradients, and the optimizer makes as many
+    steps by it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +76,8 @@ class PaperSettings(EncoderSettings):
         one_of("select", self.select, get_args(Selection))
         if self.literal and (self.recovery, self.select) != ("literal", "last"):
             raise UsageError("`literal` sets `recovery` and `select`; leave these out")
+        if self.local_steps < 1:
+            raise UsageError(f"`local_steps` must be 1 or more, got {self.local_steps}")
         if self.patience < 0:
             raise UsageError(f"`patience` must be 0 or more, got {self.patience}")
         if self.patience and self.select == "last":
@@ -154,6 +160,8 @@ class PaperProfile:
             sentences.append(f"at most {paper.patience} epochs without a better validation score")
         if config.train.task == "link" and not config.model.activate_last:
             sentences.append("embeddings are not cut off at 0 (`activate_last`)")
+        if paper.local_steps > 1:
+            sentences.append(f"{paper.local_steps} local steps of each device between two sums")
         if config.train.weight_decay:
             sentences.append(f"weight decay {config.train.weight_decay:g}")
         return sentences
@@ -165,6 +173,11 @@ class PaperProfile:
     def check(self, facts: GraphFacts, config: "Config") -> None:
         """Features must lie between the public bounds; an optimizer must step and be saved."""
         if config.train.optimizer is not None:
+            if settings_of(config).local_steps > 1:
+                raise UsageError(
+                    "`local_steps` are steps by `learning_rate`, which `optimizer` replaces; "
+                    "leave out one of them"
+                )
             from lumos.paper.trainer import check_optimizer  # torch, which settings do without
 
             check_optimizer(config, facts)

@@ -70,6 +70,10 @@ class Step(NamedTuple):
     """Gradient of the head: True for [hosted, weights] device by device, False for [weights]."""
     statistics: Tensor
     """[hosted, 4] see `STATISTICS`; higher is better in `validation`."""
+    again: Callable[[int, Tensor], tuple[Tensor, Tensor]]
+    """Gradients of one device's loss once more, for its position and another embedding [1, width]:
+    [1, width] with respect to the embedding, and [weights] of the present head. What others sent
+    is held constant."""
 
 
 class Task(Protocol):
@@ -99,12 +103,10 @@ class Classify:
     def step(self, embedding: Tensor, epoch: int) -> Program[Step]:
         """Cross-entropy of the training devices; validation devices count correct predictions."""
         yield from ()
+        every = slice(None)
         with torch.no_grad():
-            logs = log_softmax(self._head(embedding), dim=1)
+            logs, slope = self._slopes(embedding, every)
             known = self._labels.clamp(min=0)
-            slope = logs.exp()  # softmax minus one-hot, for training devices
-            slope[torch.arange(len(known)), known] -= 1
-            slope *= self._train[:, None]
             right = (logs.argmax(dim=1) == self._labels) & self._validation
             loss = -logs.gather(1, known[:, None]).squeeze(1) * self._train
             statistics = [loss, self._train, right, self._validation]
@@ -113,13 +115,33 @@ class Classify:
                 if each:
                     outer = torch.einsum("nc,nw->ncw", slope, embedding)
                     return torch.cat([outer.flatten(1), slope], dim=1)
-                return torch.cat([(slope.T @ embedding).flatten(), slope.sum(dim=0)])
+                return _head_gradient(slope, embedding)
 
             return Step(
                 slope @ self._head.weight,
                 head,
                 torch.stack([column.to(torch.float64) for column in statistics], dim=1),
+                self._again,
             )
+
+    def _slopes(self, embedding: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """[rows, classes] log probabilities, and gradients of the loss: 0 outside of training."""
+        logs = log_softmax(self._head(embedding), dim=1)
+        known = self._labels[rows].clamp(min=0)
+        slope = logs.exp()  # softmax minus one-hot, for training devices
+        slope[torch.arange(len(known)), known] -= 1
+        slope *= self._train[rows][:, None]
+        return logs, slope
+
+    def _again(self, device: int, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            _, slope = self._slopes(embedding, slice(device, device + 1))
+            return slope @ self._head.weight, _head_gradient(slope, embedding)
+
+
+def _head_gradient(slope: Tensor, embedding: Tensor) -> Tensor:
+    """[weights] of a linear head, from [devices, classes] and [devices, width]."""
+    return torch.cat([(slope.T @ embedding).flatten(), slope.sum(dim=0)])
 
 
 class Link:
@@ -182,11 +204,20 @@ class Link:
         )
         _of_askers(shard, inbox.batch, askers)
         received = received_rows(EMBEDDING_GRADIENT, inbox.batch, width)
-        back = back.index_add(0, torch.from_numpy(shard.local(inbox.receiver)), received)
+        asked_for = torch.from_numpy(shard.local(inbox.receiver))
+        back = back.index_add(0, asked_for, received)
         values = torch.stack([-gain * train, train, gain * ~train, ~train], dim=1)
         statistics = torch.zeros(len(shard), len(STATISTICS), dtype=torch.float64)
         statistics = statistics.index_add(0, mine, values.to(torch.float64))
-        return Step(back, _no_head(len(shard)), statistics)
+
+        def again(device: int, embedding: Tensor) -> tuple[Tensor, Tensor]:
+            pairs = torch.nonzero((mine == device) & train).flatten()
+            others, signs = theirs[pairs], sign[pairs]
+            slopes = -signs * torch.sigmoid(-signs * (embedding * others).sum(dim=1))
+            own = (slopes[:, None] * others).sum(dim=0, keepdim=True)
+            return own + received[asked_for == device].sum(dim=0, keepdim=True), torch.empty(0)
+
+        return Step(back, _no_head(len(shard)), statistics, again)
 
     def _pairs(
         self, epoch: int

@@ -9,6 +9,7 @@ Everything that crosses a device's border is a message of `lumos.paper.messages`
 `lumos.secagg`. Weights are public: every device computes them from the same sums.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,8 +29,16 @@ from lumos.ldp.one_bit import ONE_BIT, RecoveredFeatures
 from lumos.model import ModelSettings
 from lumos.model.custom import TorchOptimizer
 from lumos.model.dropout import Drops
-from lumos.model.network import Leaves, Pooled, TreeNetwork, device_gradients, pool, pool_backward
-from lumos.model.tree_tensors import Features, Trees
+from lumos.model.network import (
+    Leaves,
+    Pooled,
+    TreeNetwork,
+    by_device,
+    device_gradients,
+    pool,
+    pool_backward,
+)
+from lumos.model.tree_tensors import Features, Trees, span
 from lumos.paper.messages import (
     CARRY,
     CLEAR_FEATURES,
@@ -174,6 +183,8 @@ class Weights:
     optimizer: Optimizer
     best: Doubles = field(repr=False)
     layout: SumLayout = field(repr=False)
+    steps: int = 1
+    """Steps from one sum: as many as each device made for it."""
     best_score: float = -np.inf
     best_epoch: int = 0
 
@@ -185,7 +196,8 @@ class Weights:
         mean = float(score / scored) if scored > 0 else None
         if select and mean is not None and mean > self.best_score:
             self.best, self.best_score, self.best_epoch = self.optimizer.weights, mean, epoch
-        self.optimizer.step(gradient / count)
+        for _ in range(self.steps):
+            self.optimizer.step(gradient / count)
         if not select or mean is None:
             self.best, self.best_epoch = self.optimizer.weights, epoch
         return EpochRecord(epoch, float(loss / count), mean)
@@ -287,7 +299,12 @@ class PaperTrainer(SummingTrainer):
         self.model.initialise(shard.public.generator("weights"))
         train = config.train
         layout = SumLayout(config, shard.total, self.model.sizes)
-        self.weights = Weights(make_optimizer(train, self.model), self.model.vector(), layout)
+        self.weights = Weights(
+            make_optimizer(train, self.model),
+            self.model.vector(),
+            layout,
+            self._paper.local_steps,
+        )
         self.sums = follows or RunSums(shard, endpoint, config)
         self._task: Task
         if self.model.head is not None:
@@ -515,6 +532,8 @@ class PaperTrainer(SummingTrainer):
         back = Leaves(own, returned)
 
         def update(each: bool) -> Doubles:
+            if self._paper.local_steps > 1:
+                return self._stepped(each, self._local(drops, back, pooled, origin, step), step)
             if each:
                 return self._each(drops, back, attention, step)
             return self._fused(leaves, back, attention, step)
@@ -610,6 +629,57 @@ class PaperTrainer(SummingTrainer):
         flat = [part.detach().numpy().astype(np.float64) for part in parts]
         statistics: Doubles = step.statistics.numpy()
         return self.weights.layout.vectors(np.concatenate(flat, axis=1), statistics)
+
+    def _local(
+        self, drops: Drops | None, back: Leaves, pooled: Pooled, origin: Ints, step: Step
+    ) -> Iterator[Tensor]:
+        """[weights] of each device in turn: the mean gradient of its local steps.
+
+        A device goes down the gradient of its own loss, and of its neighbours' as far as they sent
+        it: Σ_v <gradient of leaf v, leaf v>, constant but for the leaf. So the first gradient is
+        that of a single step. Leaves that came, embeddings of links and what falls out stay those
+        of the epoch.
+        """
+        model, trees, kind = self.model, self._trees, self.config.model.pool
+        start, rate = self.weights.optimizer.weights, self.config.train.learning_rate
+        steps, parameters = self._paper.local_steps, list(self.model.network.parameters())
+        received = pooled.leaves[len(back.own) :]
+        ends = np.searchsorted(self.shard.owner[origin], np.arange(trees.devices + 1))
+        for device, (piece, fallen) in enumerate(by_device(trees, drops)):
+            features = span(self._features, piece.devices), span(self._neighbour, piece.branches)
+            others = received[ends[device] : ends[device + 1]]
+            total, weights = torch.zeros(len(start), dtype=torch.float64), start
+            for _ in range(steps):
+                model.load(weights)
+                leaves = model.network(piece.trees, *features, fallen)
+                every = torch.cat([leaves.own.detach(), others])
+                here = pool(
+                    kind, every, torch.zeros(len(every), dtype=torch.int64), 1, model.attention
+                )
+                slope, head = step.again(device, here.embedding)
+                own, attention = pool_backward(here, slope)
+                gradients = torch.autograd.grad(
+                    [*leaves],
+                    parameters,
+                    [own[: len(leaves.own)], back.neighbour[piece.branches]],
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
+                parts = [] if attention is None else [attention.flatten()]
+                parts += [gradient.flatten().cpu() for gradient in gradients]
+                gradient = torch.cat([*parts, head]).detach().to(torch.float64)
+                total += gradient
+                weights = weights - rate * gradient.numpy()
+            yield total / steps
+        model.load(start)
+
+    def _stepped(self, each: bool, gradients: Iterator[Tensor], step: Step) -> Doubles:
+        """The vectors of all devices, or their sum, from the gradient of each."""
+        layout, statistics = self.weights.layout, step.statistics
+        if each:
+            return layout.vectors(torch.stack([*gradients]).numpy(), statistics.numpy())
+        total = sum(gradients, torch.zeros(sum(self.model.sizes), dtype=torch.float64))
+        return layout.fused(total.numpy(), statistics.sum(dim=0).numpy())
 
 
 class PaperCoordinator:

@@ -9,8 +9,9 @@ multiples of 2^(e - f), f fraction bits of the fixed point:
 A device whose gradient of a tensor exceeds the range scales it down to the range, as gradients are
 clipped, and says so by a flag; a second flag says that a number exceeds an eighth of the range. The
 sum counts both flags, for each tensor. After an epoch in which anybody was clipped the range grows
-fourfold; after one in which nobody set the second flag it is halved, but steps never become finer
-than 2^-24. So ranges are functions of earlier sums, and the same at every participant.
+fourfold; after one in which nobody set the second flag it is halved, down to ±1: a network that has
+learnt its devices has small gradients, until one of them is suddenly wrong. So ranges are functions
+of earlier sums, and the same at every participant.
 
 Statistics are exact: each is a whole number of steps of 2^-24, in digits of f bits, a word each.
 """
@@ -56,9 +57,9 @@ class SumLayout:
         """Sums in the clear have as many words, but are not rounded to the ranges."""
         self._bits = FixedPoint.of(config.updates, devices).fraction_bits
         self._digits = math.ceil((MAX_EXPONENT + STEP_BITS + 1) / self._bits)
-        self._finest = self._bits - STEP_BITS
-        """e of the range whose steps are 2^-24."""
-        self.exponents: Ints = np.full(len(sizes), max(FIRST_EXPONENT, self._finest))
+        self._least = max(0, self._bits - STEP_BITS)
+        """e of the smallest range: ±1, or that whose steps are 2^-24."""
+        self.exponents: Ints = np.full(len(sizes), max(FIRST_EXPONENT, self._least))
         """[tensors] e of each range ±2^e."""
         self.clipped_devices = 0
         """Most devices that scaled down a gradient in one epoch."""
@@ -112,7 +113,7 @@ class SumLayout:
             self.clipped_epochs += 1
             self.clipped_devices = max(self.clipped_devices, int(clipped.max()))
         grown = np.where(clipped > 0, GROWTH, np.where(near > 0, 0, -1))
-        self.exponents = np.clip(self.exponents + grown, self._finest, MAX_EXPONENT)
+        self.exponents = np.clip(self.exponents + grown, self._least, MAX_EXPONENT)
         return gradient * factors, self._from_digits(digits)
 
     def warnings(self) -> list[str]:

@@ -121,6 +121,7 @@ TRAIN_OPTIONS = (
     "aggregate",
     "randomness",
     "epochs",
+    "local_steps",
     "encoder_epochs",
     "backbone",
     "tree_network",
@@ -206,6 +207,7 @@ class RunSettings(TypedDict, total=False):
     virtual_nodes: bool
     select: Literal["validation", "last"]
     patience: int
+    local_steps: int
 
 
 class TrainKeywords(RunSettings, ReadKeywords, total=False):

@@ -79,7 +79,8 @@ def weights_by_epoch(recorded: Recorded) -> Iterator[Doubles]:
     for total in opened_sums(recorded):
         yield adam.weights
         gradient, (_, count, _, _) = layout.read(total)
-        adam.step(gradient / count)
+        for _ in range(settings_of(recorded.config).local_steps):
+            adam.step(gradient / count)
 
 
 def rows_in(batch: Batch, sender: Ints, receiver: Ints, devices: int) -> Floats:
