@@ -44,7 +44,7 @@ def paper(**settings: Any) -> Config:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "gcn": {},
+    "gcn": {"local_steps": 3},
     "gat, links": {"backbone": "gat", "task": "link", "balancer": "greedy"},
     "literal": {"literal": True, "balancer": "optimal"},
     "sage, stars": {"backbone": "sage", "virtual_nodes": False, "balancer": "none"},
@@ -100,7 +100,7 @@ def test_a_run_is_the_simulation(twelve: PartsFolder, kind: str) -> None:
 
 @pytest.fixture(scope="module")
 def quick() -> Config:
-    return paper(balancer="greedy")
+    return paper(balancer="greedy", local_steps=2)
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from tests.narrow import sparse
 from tests.own_parts import MyConv, MyModel, pyg
 from tests.runs.running import heard, losses, run
+from torch.nn.functional import cross_entropy
 
 from lumos import Graph
+from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.exchange import TRANSPORTS, Endpoint, Program
 from lumos.exchange.transports.loopback import Loopback
-from lumos.paper.trainer import Weights
+from lumos.model.tree_tensors import Trees
+from lumos.paper.trainer import FullModel, Weights
 from lumos.secagg import (
     AGGREGATORS,
     COORDINATORS,
@@ -28,7 +32,9 @@ from lumos.secagg import (
 )
 from lumos.secagg.ideal import IDEAL_TOPICS
 from lumos.training.config import Config
+from lumos.training.split import Role
 from lumos.training.trainer import EpochRecord
+from lumos.trees.forest import Forest
 
 SECURE: dict[str, Any] = {"aggregate": "secure", "epochs": 2, "dropout": 0.1, "epsilon": 50.0}
 
@@ -132,6 +138,54 @@ def test_vectors_of_single_devices_add_up_to_the_fused_sum(
     assert_allclose(each.read[0], fused.read[0], rtol=0, atol=1e-5 * scale + 60 * 2.0**-23)
     assert len(each.vectors[0]) == 60
     assert not fused.vectors
+
+
+@pytest.mark.parametrize("kind", [*KINDS, OWN[0]], ids=["gcn", "gat", "sage", "link", "own layer"])
+@pytest.mark.parametrize("aggregate", ["secure", "ideal"])
+def test_local_steps_of_no_length_are_one_step(
+    kind: dict[str, Any], aggregate: str, sixty: Graph
+) -> None:
+    """Gradients of a device's later steps are computed by themselves, and must be the first's."""
+    settings = {**SECURE, **kind, "epochs": 1, "aggregate": aggregate, "learning_rate": 1e-12}
+    with summing() as one:
+        run(sixty, **settings)
+    with summing() as three:
+        run(sixty, **settings, local_steps=3)
+    scale = np.abs(one.read[0]).max()
+    assert_allclose(three.read[0], one.read[0], rtol=0, atol=1e-5 * scale)
+
+
+def test_local_steps_go_down_the_losses_of_single_devices(sixty: Graph) -> None:
+    """Devices without edges, and autograd through the whole model, one device after the other."""
+    roles, labels = np.arange(60) % 3, np.asarray(sixty.labels)
+    graph = Graph.from_edges(
+        np.empty((0, 2), np.int64),
+        features=sixty.features,
+        labels=labels,
+        roles=roles,
+        name="lone",
+    )
+    settings: dict[str, Any] = {"epochs": 1, "learning_rate": 0.5, "dropout": 0.0, "seed": 3}
+    with summing() as seen:
+        trained = run(graph, aggregate="ideal", local_steps=3, **settings)
+    model = FullModel(trained.config.model, 600, graph.class_count)
+    model.initialise(PublicRandomness(3).generator("weights"))
+    start, own = model.vector(), np.asarray(sparse(graph.features).toarray(), np.float32)
+    tree = Trees.of(Forest.grow(np.zeros(1), np.zeros(2, np.int64), np.empty(0), np.empty(0, bool)))
+    expected = np.zeros(len(start))
+    for device in np.flatnonzero(roles == Role.TRAIN):
+        weights = start
+        for _ in range(3):
+            model.load(weights)
+            leaf = model.network(tree, torch.from_numpy(own[[device]]), torch.empty(0, 600)).own
+            assert model.head is not None
+            loss = cross_entropy(model.head(leaf), torch.tensor([labels[device]]))
+            slope = torch.autograd.grad(loss, list(model.parameters()))
+            gradient = torch.cat([part.flatten() for part in slope]).numpy().astype(np.float64)
+            expected += gradient / 3
+            weights = weights - 0.5 * gradient
+    found = seen.read[0][:-4]
+    assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kind", [*KINDS[::3], OWN[0]], ids=["classify", "link", "own layer"])

@@ -217,6 +217,8 @@ def test_epsilon_must_be_above_zero(epsilon: float, sixty: Graph) -> None:
         ({"backbone": "gnc"}, "'gnc' does not exist; use one of gcn, gat"),
         ({"epochs": 0}, "`epochs` must be 1 or more"),
         ({"patience": -1}, "`patience` must be 0 or more"),
+        ({"local_steps": 0}, "`local_steps` must be 1 or more"),
+        ({"local_steps": 2, "profile": "strict"}, "`local_steps` has no effect with"),
         ({"patience": 3, "select": "last"}, "`patience` goes by the validation score"),
         ({"patience": 3, "profile": "strict"}, "`patience` has no effect with `profile='strict'`"),
         ({"learning_rate": 0.0}, "`learning_rate` must be above 0"),
