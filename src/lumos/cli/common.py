@@ -92,6 +92,7 @@ OPTIONS: Mapping[str, Placed] = {
     "randomness": Placed(PRIVACY, "seeded: by the run seed; system: as on devices"),
     # The network and its training.
     "epochs": Placed(MODEL, "passes over all devices"),
+    "local_steps": Placed(MODEL, "paper: steps of a device between two sums"),
     "backbone": Placed(MODEL, "gcn, gat, another PyG layer, or package.module:Class"),
     "tree_network": Placed(MODEL),
     "encoder_epochs": Placed(MODEL),
