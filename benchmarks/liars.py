@@ -230,14 +230,14 @@ def defences() -> dict[str, Any]:
     """Return accuracy without liars and by the worst strategy, defence by defence."""
     found: dict[str, Any] = {}
     for name, numbers, honest in (("demo", (5, 20), range(10)), ("facebook", (20, 100), (0, 1, 2))):
-        graph = lumos.load(name)
+        graph, seeds = lumos.load(name), SEEDS[name] if name == "demo" else (0,)
         for title, (made, config) in DEFENCES.items():
             with applied(made()):
                 row: dict[str, Any] = {
                     "undisturbed": accuracies(name, Strategy(), 0, honest, config)
                 }
                 for number in numbers:
-                    runs = [strategies_of(graph, config, number, seed=s) for s in SEEDS[name]]
+                    runs = [strategies_of(graph, config, number, seed=s) for s in seeds]
                     means = {
                         strategy: float(np.mean([run[strategy].accuracy for run in runs]))
                         for strategy in STRATEGIES

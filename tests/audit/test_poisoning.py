@@ -77,7 +77,7 @@ def test_liars_move_sums_by_no_more_than_what_is_proved(
 
     def watched(self: LyingClassifier, stage: Stage, step: int, each: bool) -> Doubles:
         total = original(self, stage, step, each)
-        honest = stage.update(self, False) - self._own_vectors(stage, len(total)).sum(axis=0)
+        honest = stage.update(self, False) - self._own_sum(stage, len(total))
         bound = 3 * stage.proved_bound(step, len(total))
         seen.append(float(np.linalg.norm(total - honest)) / bound)
         return total

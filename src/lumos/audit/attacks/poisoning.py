@@ -54,6 +54,9 @@ from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
 
+_ROWS = 256  # vectors of liars written out at a time
+
+
 class Told(NamedTuple):
     """Everything that liars know when they choose a summand."""
 
@@ -135,18 +138,9 @@ class LyingClassifier(StrictClassifier):
         super().__init__(shard, endpoint, part, schedule)
         self._strategy, self._proofs = strategy, proofs
         self._lying = liars
-        self._present = np.ones(len(liars), np.bool_)
+        self.liars, self.excluded = len(liars), 0
+        """Numbers of liars that are in sums, and that were excluded."""
         self.roles = part.roles
-
-    @property
-    def excluded(self) -> int:
-        """Liars that were excluded so far."""
-        return int((~self._present).sum())
-
-    @property
-    def liars(self) -> int:
-        """Number of liars that are still in sums."""
-        return int(self._present.sum())
 
     def whole(self) -> Program[ClassifyResult]:
         """Run all parts of a training."""
@@ -164,38 +158,36 @@ class LyingClassifier(StrictClassifier):
         if each:
             raise TypeError("liars are simulated in ideal sums only")
         whole = stage.update(self, False)
-        own = self._own_vectors(stage, len(whole))
-        honest: Doubles = whole - own.sum(axis=0)
+        own = self._own_sum(stage, len(whole))
+        honest: Doubles = whole - own
         bound = stage.proved_bound(step, len(whole))
         reach = self.liars * (bound if self._strategy.within else math.inf)
         told = Told(self, stage, step, honest, reach)
         found = (lie(told) for lie in self._strategy.lies if self.liars)
-        lie = next((some for some in found if some is not None), None)
+        lie = next((one for one in found if one is not None), None)
         if lie is None:
-            kept: Doubles = own[self._present].sum(axis=0)
-            return honest + kept
+            return whole if self.liars else honest
         length = float(np.linalg.norm(lie))
         if self._strategy.within and length > reach:
             lie = lie * (reach / length)
         if self._proofs and float(np.linalg.norm(lie)) > self.liars * bound * (1 + 1e-12):
-            self._present[:] = False
+            self.excluded, self.liars = self.liars, 0
             return honest
         return honest + lie
 
-    def _own_vectors(self, stage: Stage, width: int) -> Doubles:
-        """Return [liars, width] what the liars would add if they followed the protocol."""
+    def _own_sum(self, stage: Stage, width: int) -> Doubles:
+        """Return [width] what the liars would add together if they followed the protocol."""
         rows, vectors = stage.participants(self), stage.vectors(self)
-        place = np.full(len(self.shard), -1)
-        place[rows] = np.arange(len(rows))
-        adds = place[self._lying] >= 0
-        chosen = place[self._lying[adds]]
-        if isinstance(vectors, OuterVectors):
-            vectors = OuterVectors(*(part[chosen] for part in vectors)).dense()
-        else:
-            vectors = vectors[chosen]
-        own = np.zeros((len(self._lying), width))
-        own[adds] = self.sums.rounded(vectors)
-        return own
+        chosen = np.flatnonzero(np.isin(rows, self._lying))
+        total = np.zeros(width)
+        for start in range(0, len(chosen), _ROWS):
+            here = chosen[start : start + _ROWS]
+            if isinstance(vectors, OuterVectors):
+                some = OuterVectors(*(part[here] for part in vectors)).dense()
+            else:
+                some = vectors[here]
+            total += self.sums.rounded(some).sum(axis=0)
+        return total
 
     # Messages to neighbours.
 
