@@ -53,7 +53,6 @@ from lumos.training.problem import Problem
 from lumos.training.split import Role
 from lumos.typing import Doubles, Ints
 
-
 _ROWS = 256  # vectors of liars written out at a time
 
 
