@@ -113,7 +113,7 @@ def strategy_table(read: Read) -> tuple[list[str], list[list[str]]]:
     first = ["nobody lies"]
     for name, graph in found.items():
         for number in graph["liars"]:
-            headings.append(f"{GRAPHS[name]}, {int(number):,} of {graph['devices']:,}")
+            headings.append(f"{GRAPHS[name]}, {int(number):,}")
             first.append(_mean(graph["undisturbed"]))
     rows = [first]
     for strategy, words in STRATEGIES.items():
