@@ -21,7 +21,9 @@ receiver, without the messages of that receiver, would guarantee nothing
 (`tests/strict/test_propagated_labels.py` breaks it).
 
 Every device with a neighbour sends, even if it received nothing: silence would reveal that. Ties
-between classes are broken at random.
+between classes are broken at random. A device whose evidence does not tell any two classes apart
+has no class to send: where the mechanism has a value more than there are classes, it sends that one,
+randomized like the others. A class drawn at random would hide the labels of those who know more.
 """
 
 from collections.abc import Callable
@@ -242,9 +244,19 @@ def propagated_labels(shard: Shard, evidence: Doubles, mechanism: Mechanism, num
 
     Args:
         evidence: [hosted, k] from everything received so far over the edges that a device uses.
+        mechanism: on k values; or on k + 1, of which the last one stands for no class.
         number: 1 for the first propagated label; names the randomness.
     """
-    return randomized(shard, preferred(shard, evidence, number), mechanism, number)
+    chosen, classes = preferred(shard, evidence, number), evidence.shape[1]
+    if mechanism.size > classes:
+        chosen[undecided(evidence)] = classes
+    return randomized(shard, chosen, mechanism, number)
+
+
+def undecided(evidence: Doubles) -> Flags:
+    """Return [hosted] whether all classes have the same evidence."""
+    same: Flags = (evidence == evidence[:, :1]).all(axis=1)
+    return same
 
 
 def preferred(shard: Shard, evidence: Doubles, number: int) -> Ints:

@@ -333,8 +333,8 @@ class Selection(NamedTuple):
         noises = 3 if choice else 1
         return Selection(
             choice,
-            _unmixed(float(agreed), spread * math.sqrt(noises), schedule),
-            _unmixed(float(total[0]), spread, schedule),
+            _unmixed(float(agreed), spread * math.sqrt(noises), schedule.validation, schedule),
+            _unmixed(float(total[0]), spread, schedule.validation, schedule),
             (float(net), error),
         )
 
@@ -353,10 +353,12 @@ class Selection(NamedTuple):
         }
 
 
-def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
-    """Return accuracy and its standard error, from the number of devices that agree."""
+def _unmixed(
+    agreed: float, spread: float, devices: float, schedule: "ClassifySchedule"
+) -> tuple[float, float]:
+    """Return accuracy and its standard error, from the number of `devices` that agree."""
     form, epsilon = schedule.label_form, schedule.strict.label_epsilon
-    devices = max(1, schedule.validation)
+    devices = max(1.0, devices)
     share = min(1.0, max(0.0, agreed / devices))
     other, strength = form.other(epsilon) / COIN, form.strength(epsilon)
     by_chance = 0.0 if form.places == 1 else 1 / form.base
@@ -366,17 +368,19 @@ def _unmixed(agreed: float, spread: float, schedule: "ClassifySchedule") -> tupl
     return accuracy, error
 
 
-def propagated_accuracy(agreed: float, schedule: "ClassifySchedule") -> float:
-    """Return how often a propagated label is right, less `DOUBT` standard errors.
+def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float:
+    """Return how often a propagated label that names a class is right, less `DOUBT` standard errors.
 
     Labels written as digits are compared where both are at the same place.
 
     Args:
-        agreed: noisy number of validation devices whose label agrees with what they sent.
+        total: noisy numbers of validation devices whose label agrees with the class that they sent,
+            and of those whose label does not.
     """
     form = schedule.label_form
     spread = form.places * schedule["agreement"].spread()
-    accuracy, error = _unmixed(form.places * agreed, spread, schedule)
+    agreed, devices = form.places * float(total[0]), float(total.sum())
+    accuracy, error = _unmixed(agreed, spread, devices, schedule)
     accuracy -= DOUBT * error
     if form.places > 1:  # of a digit
         accuracy += (1 - accuracy) / form.base

@@ -52,7 +52,7 @@ from lumos.strict.classify.evidence import (
 from lumos.strict.settings import EVIDENCE_WEIGHTS_EPOCHS
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
-from lumos.typing import Doubles, Ints
+from lumos.typing import Bytes, Doubles, Flags, Ints
 
 if TYPE_CHECKING:
     from lumos.device.randomness import PublicRandomness
@@ -289,7 +289,7 @@ class PropagatedLabels(RandomizedLabels):
 
     def alphabet(self) -> int:
         """Return the number of values of a message."""
-        return self.schedule.propagated_label_mechanism.alphabet
+        return self.schedule.propagated_label_form.alphabet
 
     def start(self, step: int) -> float:
         """Return the initial evidence weight of its messages."""
@@ -317,7 +317,7 @@ class Agreement(ClassifyStage):
     needed = True
 
     moves = Sensitivity(1.0, 0.0)
-    """0 or 1; it is a function of the randomized label and of a label that was sent."""
+    """One 1 at most; it is a function of the randomized label and of a label that was sent."""
 
     @property
     def num_sums(self) -> int:
@@ -325,11 +325,11 @@ class Agreement(ClassifyStage):
         return int(self.schedule.all_take_part and self.schedule.num_propagated > 0)
 
     def width(self, features: int) -> int:
-        """Return one number."""
-        return 1
+        """Return one number for labels that agree, and one for those that do not."""
+        return 2
 
     def vectors(self, state: "StrictClassifier") -> Doubles:
-        """Return whether each device's label agrees with the label that it sent."""
+        """Return whether each device's label agrees with the class that it sent, if any."""
         return state.agreement(self.participants(state))
 
     def learn(self, state: "StrictClassifier", total: Doubles, step: int) -> None:
@@ -653,9 +653,34 @@ class ClassifySchedule(Schedule):
         )
 
     @cached_property
+    def propagated_label_form(self) -> LabelForm:
+        """Encoding of the class in a propagated label."""
+        strict = self.strict
+        return LabelForm.of(
+            make_mechanism(self.classes, strict.propagated_epsilon, strict.mechanism)
+        )
+
+    @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
-        """Mechanism that randomizes propagated labels."""
-        return make_mechanism(self.classes, self.strict.propagated_epsilon, self.strict.mechanism)
+        """Mechanism that randomizes propagated labels.
+
+        `krr` has one value more than there are classes, for devices whose evidence names none.
+        """
+        names_none, strict = self.propagated_label_form.places == 1, self.strict
+        return make_mechanism(
+            self.classes + names_none,
+            strict.propagated_epsilon,
+            "krr" if names_none else strict.mechanism,
+        )
+
+    def named(self, sent: Bytes) -> Flags:
+        """Return [messages] whether propagated labels, as they were sent, name a class."""
+        values = LabelForm.of(self.propagated_label_mechanism).values(sent)
+        return values < self.propagated_label_form.alphabet
+
+    def read_propagated(self, sent: Bytes) -> Doubles:
+        """Return [messages, alphabet] the values of propagated labels that name a class."""
+        return self.propagated_label_mechanism.read(sent)[:, : self.propagated_label_form.alphabet]
 
     @property
     def strength(self) -> float:

@@ -143,7 +143,8 @@ class StrictClassifier(StrictTrainer):
         self._residual_input: dict[int, ResidualInput] = {}
         self.temperature = 1.0
         self.agreed = np.empty(0)
-        """Noisy number of validation devices whose label agrees with the label that they sent."""
+        """Noisy numbers of validation devices whose label agrees with the class that they sent, and
+        of those whose label does not."""
         self._predicted: Bytes = np.zeros((len(shard), self._predicted_width()), np.uint8)
         """[hosted, bytes] predicted labels, as they are sent; no bytes without them."""
         self._old: int | None = None
@@ -233,34 +234,39 @@ class StrictClassifier(StrictTrainer):
         received = yield from send_over(
             PROPAGATED_LABEL, shard, slots, bodies, epsilon, mechanism.read
         )
-        body = received.body
+        receiver, slot, body = received
         if self.control:
             body = drawn_propagated_labels(shard, received, mechanism, number)
-        self._count(kind, received._replace(body=body), mechanism.read)
+        named = self.schedule.named(body)
+        known = ReceivedMessages(receiver[named], slot[named], body[named])
+        self._count(kind, known, self.schedule.read_propagated)
 
     def agreement(self, rows: Ints) -> Doubles:
-        """Return [rows, 1] whether the randomized label of a device agrees with what it sent."""
-        agrees: Doubles = np.equal(self._training_label()[rows], self.labels.values[rows]) * 1.0
-        return agrees[:, None]
+        """Return [rows, 2] whether a device's randomized label agrees with the class that it sent,
+        and whether it does not; neither if it sent none."""
+        sent = self._training_message()[rows]
+        agrees = self._training_label(sent) == self.labels.values[rows]
+        return np.stack([agrees, self.schedule.named(sent) & ~agrees], axis=1) * 1.0
 
-    def _training_label(self) -> Ints:
-        """Return [hosted] the propagated label that takes the place of a label in training."""
-        return self._training_form.values(self._sent[self.schedule[PROPAGATED].num_sums - 1])
+    def _training_message(self) -> Bytes:
+        """Return [hosted, bytes] the propagated label that trains in place of a label."""
+        return self._sent[self.schedule[PROPAGATED].num_sums - 1]
 
-    @property
-    def _training_form(self) -> LabelForm:
-        return LabelForm.of(self.schedule.propagated_label_mechanism)
+    def _training_label(self, sent: Bytes) -> Ints:
+        return LabelForm.of(self.schedule.propagated_label_mechanism).values(sent)
 
     def use_propagated_labels(self) -> None:
         """Let devices without a training label train by the label that they have sent, if any."""
         if not self.agreed.size:
             return
-        form = self._training_form
-        accuracy = propagated_accuracy(float(self.agreed[0]), self.schedule)
+        form = self.schedule.propagated_label_form
+        accuracy = propagated_accuracy(self.agreed, self.schedule)
         if form != self.labels.form:  # labels that cannot be compared
             accuracy = 1 / form.base
         other = (1 - accuracy) / (form.base - 1)
-        agrees = form.agrees(np.arange(form.size), self._training_label()[:, None])
+        # One that names no class agrees with none: a flat likelihood, and no gradient.
+        label = self._training_label(self._training_message())
+        agrees = form.agrees(np.arange(form.size), label[:, None])
         self.encoder.use_propagated_labels(np.where(agrees, accuracy, other), accuracy - other)
 
     def tell_predicted_label(self, kind: int) -> Program[None]:
