@@ -95,7 +95,7 @@ def by_hand(run: Run, graph: Graph, row: np.ndarray, others: np.ndarray) -> np.n
         evidence_weights = weights["evidence_weights"]
         logits = evidence_weights[0] * (own - own.mean()) + evidence_weights[1 + len(kinds) :]
         for kind, values in enumerate(kinds):
-            counts = np.bincount(values, minlength=classes)
+            counts = np.bincount(values, minlength=classes)[:classes]  # the last: no class
             total = weights[f"matrix/{kind}"].reshape(classes, classes)
             prior = CONCENTRATION * total / total.sum(axis=1, keepdims=True)
             evidence = (gammaln(counts + prior) - gammaln(prior)).sum(axis=1)

@@ -15,7 +15,7 @@ import lumos
 from lumos import Graph
 from lumos.audit.attacks.replay import Transcript, changed, replay
 from lumos.strict.classify.encoder import Encoder
-from lumos.strict.classify.stages import AGREEMENT, ENCODER
+from lumos.strict.classify.stages import AGREEMENT, ENCODER, PROPAGATED
 from lumos.strict.classify.trainer import ONE, StrictClassifier
 from lumos.strict.features import FeatureRows
 from lumos.training.split import Role
@@ -60,12 +60,22 @@ def without_edges(run: Transcript) -> Transcript:
     return replay(run, graph=changed(run.graph, edges=np.empty((0, 2), np.int64)))
 
 
+def training_label(run: Transcript) -> np.ndarray:
+    """[devices] randomized labels, and elsewhere the class that was sent; k for none."""
+    sent = run.seen.propagated_labels[run.schedule[PROPAGATED].num_sums - 1][:, 0]
+    return np.where(run.roles == Role.TRAIN, run.labels.values, sent)
+
+
 def test_a_first_edge_switches_nothing_on() -> None:
+    """Who trains is decided by what was sent, with neighbours and without."""
     graph, roles = sixty()
     run = run_of(graph, roles)
     alone = graph.degrees == 0
-    assert alone.sum() >= 5
-    assert all((vectors[alone] != 0).any(axis=1).all() for vectors in parts(run, ENCODER))
+    trains = alone & (training_label(run) < graph.class_count)
+    assert trains.sum() >= 2 and (alone & ~trains).any()
+    for vectors in parts(run, ENCODER):
+        adds = (np.abs(vectors) > 1e-12).any(axis=1)  # less is 0 in the fixed point of a sum
+        assert_array_equal(adds[alone], trains[alone])
     for stage in (ENCODER, AGREEMENT):
         assert not differ(run, without_edges(run), stage).any()
 
@@ -89,7 +99,9 @@ def test_devices_that_train_only_with_a_neighbour_are_found(
     linked[0] = graph.degrees > 0
     here = replay(run, graph=graph)
     linked[0] = np.zeros(60, np.bool_)
-    assert differ(here, without_edges(run), ENCODER)[graph.degrees > 0].all()
+    trains = (graph.degrees > 0) & (training_label(run) < graph.class_count)
+    assert trains.any()
+    assert differ(here, without_edges(run), ENCODER)[trains].all()
 
 
 def test_training_by_the_label_before_it_was_randomized_is_found(
@@ -100,9 +112,9 @@ def test_training_by_the_label_before_it_was_randomized_is_found(
     run = run_of(graph, roles)
 
     def before_randomization(self: StrictClassifier) -> np.ndarray:
-        return self.counts[ONE][0].counts.argmax(axis=1)
+        return self.counts[ONE][0].counts.argmax(axis=1)[:, None].astype(np.uint8)
 
-    monkeypatch.setattr(StrictClassifier, "_training_label", before_randomization)
+    monkeypatch.setattr(StrictClassifier, "_training_message", before_randomization)
     here = replay(run, graph=graph)
     assert differ(here, without_edges(run), ENCODER).any()
 

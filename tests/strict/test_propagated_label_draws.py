@@ -56,7 +56,22 @@ def test_an_propagated_label_is_a_release_of_the_best_class(name: str) -> None:
     assert sent.shape == (500, mechanism.width)
 
 
-def test_a_device_that_received_nothing_sends_any_class() -> None:
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_a_device_without_evidence_sends_that_it_has_no_class(epsilon: float) -> None:
+    """Randomized like a class; ties between some classes are drawn as ever."""
+    shard, mechanism = shard_of(), make_mechanism(CLASSES + 1, epsilon, "krr")
+    evidence = np.zeros((len(shard), CLASSES))
+    evidence[1::2, :2] = 1.0
+    sent = propagated_labels(shard, evidence, mechanism, 1)[:, 0].astype(np.int64)
+    truth, other = mechanism.truth / COIN, mechanism.other / COIN
+    tied = (truth + other) / 2
+    for start, expected in ((0, [other] * 4 + [truth]), (1, [tied] * 2 + [other] * 3)):
+        shares = frequencies(sent[start::2], CLASSES + 1)
+        for share, wanted in zip(shares, expected, strict=True):
+            assert abs(share - wanted) < error(wanted, len(shard) // 2)
+
+
+def test_without_such_a_value_a_device_without_evidence_sends_any_class() -> None:
     shard, mechanism = shard_of(), make_mechanism(CLASSES, 4.0, "krr")
     sent = propagated_labels(shard, np.zeros((len(shard), CLASSES)), mechanism, 1)
     assert len(sent) == len(shard)

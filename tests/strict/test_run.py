@@ -217,6 +217,8 @@ def test_an_propagated_label_is_a_function_of_what_was_received(
             evidence += polya(kind, trainer.schedule.matrix(place, trainer.matrices))
         chance = randomness.uniform(everyone, f"{PURPOSE}/tie", number)[:, 0]
         best = np.array([pick(row, at) for row, at in zip(evidence, chance, strict=True)])
+        if mechanism.size > 6:  # the last value: no class
+            best[np.isclose(evidence, 0, atol=1e-9).all(axis=1)] = 6
         words = randomness.words(everyone, PURPOSE, number, mechanism.randomness)
         expected = mechanism.release(best, words)
         for message in messages:
@@ -226,7 +228,7 @@ def test_an_propagated_label_is_a_function_of_what_was_received(
             if (message.receiver, message.sender) in used:
                 named = mechanism.read(np.frombuffer(message.body, np.uint8)[None])[0]
                 received[message.receiver] += named / max(1.0, named.sum())
-        counts.append(received)
+        counts.append(received[:, : trainer.schedule.propagated_label_form.alphabet])
 
 
 def polya(counts: np.ndarray, total: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ from lumos.strict.classify.stages import (
     PropagatedLabels,
     RandomizedLabels,
 )
-from lumos.strict.messages import uses_edge
+from lumos.strict.messages import undecided, uses_edge
 from lumos.strict.settings import settings_of
 from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, LABEL_REPLACED
 from lumos.training.metrics import auc
@@ -269,7 +269,7 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
     mechanism, epsilon = schedule.propagated_label_mechanism, schedule.strict.propagated_epsilon
     evidence = evidence_of(recorded, schedule)
     for number, total in enumerate(evidence):
-        meant = intended(total)
+        meant = intended(total, mechanism.size)
         bodies, senders = sent_messages(
             recorded.tape, "strict/opinion", recorded.graph.devices, number
         )
@@ -278,13 +278,13 @@ def attack_propagated_label_ratio(scene: Scene) -> Iterator[AuditRow]:
             continue
         named = mechanism.read(bodies[here]) > 0
         claim = f"propagated_epsilon = {epsilon:g}"
-        if named.shape[1] == schedule.classes and (named.sum(axis=1) == 1).all():
+        if named.shape[1] == mechanism.size and (named.sum(axis=1) == 1).all():
             yield label_row(
                 "one neighbour",
                 f"propagated label {number + 1} before it was randomized, from the one sent",
                 named.argmax(axis=1),
                 meant[here],
-                shares_of(meant[here], schedule.classes),
+                shares_of(meant[here], mechanism.size),
                 ((epsilon, 0.0), claim),
                 chance_is="the most frequent propagated label",
             )
@@ -320,12 +320,13 @@ def evidence_of(recorded: Recorded, schedule: ClassifySchedule) -> list[Doubles]
 def _received(
     recorded: Recorded, schedule: ClassifySchedule, stage: RandomizedLabels, step: int
 ) -> tuple[Ints, Ints, Doubles]:
-    """Return receivers, senders and values of the messages of one kind."""
+    """Return receivers, senders and values of the messages of one kind that name a class."""
     if isinstance(stage, PropagatedLabels):
         batch = recorded.tape.messages("strict/opinion")[stage.number(step) - 1]
-        mechanism = schedule.propagated_label_mechanism
-        read, width = mechanism.read, mechanism.width
-    elif isinstance(stage, PredictedLabels):
+        body = batch.body[:, : schedule.propagated_label_mechanism.width]
+        named = schedule.named(body)
+        return batch.receiver[named], batch.sender[named], schedule.read_propagated(body[named])
+    if isinstance(stage, PredictedLabels):
         (batch,) = recorded.tape.messages("strict/prediction")
         mechanism = schedule.predicted_label_mechanism
         read, width = mechanism.read, mechanism.width
@@ -336,10 +337,16 @@ def _received(
     return batch.receiver, batch.sender, read(batch.body[:, :width])
 
 
-def intended(evidence: Doubles) -> Ints:
-    """Return [devices] the class with the most evidence; -1 where several have it."""
-    top = np.sort(evidence, axis=1)
-    return np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
+def intended(evidence: Doubles, values: int) -> Ints:
+    """Return [devices] the class with the most evidence; -1 where several have it.
+
+    Args:
+        values: those of a propagated label: if there are more than classes, the last one stands for
+            no class.
+    """
+    top, classes = np.sort(evidence, axis=1), evidence.shape[1]
+    meant = np.where(top[:, -1] - top[:, -2] > 1e-9, evidence.argmax(axis=1), -1)
+    return np.where(undecided(evidence) & (values > classes), classes, meant)
 
 
 # Degrees and third-party edges.

@@ -64,6 +64,7 @@ from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import Digits, RandomizedResponse
 from lumos.secagg.noise import mu_for
 from lumos.strict.classify.stages import ENCODER
+from lumos.strict.messages import undecided
 from lumos.strict.settings import settings_of
 from lumos.training.guarantees import EDGE_ADDED_OR_REMOVED, FEATURES_REPLACED, LABEL_REPLACED
 from lumos.training.problem import features_of
@@ -486,7 +487,7 @@ def propagated_label_ratios(run: Transcript, without: Transcript, edges: Ints) -
     for number, sent in enumerate(run.seen.propagated_labels):
         value = form.values(sent)
         with_edge, without_edge = (
-            np.log((_chosen(some.evidence[number]) @ table)[np.arange(len(value)), value])
+            np.log((_chosen(some.evidence[number], form) @ table)[np.arange(len(value)), value])
             for some in (run, without)
         )
         found += with_edge - without_edge
@@ -507,9 +508,13 @@ def predicted_label_ratios(run: Transcript, other: Transcript) -> Doubles:
     return ratios
 
 
-def _chosen(evidence: Doubles) -> Doubles:
-    """Return [devices, k] the probability of each propagated label, before it is randomized."""
-    best = evidence == evidence.max(axis=1, keepdims=True)
+def _chosen(evidence: Doubles, form: LabelForm) -> Doubles:
+    """Return [devices, values] the probability of each propagated label before randomization."""
+    classes = evidence.shape[1]
+    best = np.zeros((len(evidence), form.size))
+    best[:, :classes] = evidence == evidence.max(axis=1, keepdims=True)
+    if form.size > classes:  # the last value stands for no class
+        best[undecided(evidence)] = np.arange(form.size) == classes
     chances: Doubles = best / best.sum(axis=1, keepdims=True)
     return chances
 

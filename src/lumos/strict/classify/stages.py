@@ -653,25 +653,24 @@ class ClassifySchedule(Schedule):
         )
 
     @cached_property
+    def _class_mechanism(self) -> Mechanism:
+        return make_mechanism(self.classes, self.strict.propagated_epsilon, self.strict.mechanism)
+
+    @property
     def propagated_label_form(self) -> LabelForm:
         """Encoding of the class in a propagated label."""
-        strict = self.strict
-        return LabelForm.of(
-            make_mechanism(self.classes, strict.propagated_epsilon, strict.mechanism)
-        )
+        return LabelForm.of(self._class_mechanism)
 
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
         """Mechanism that randomizes propagated labels.
 
-        `krr` has one value more than there are classes, for devices whose evidence names none.
+        krr has one value more than there are classes, for devices whose evidence names none.
         """
-        names_none, strict = self.propagated_label_form.places == 1, self.strict
-        return make_mechanism(
-            self.classes + names_none,
-            strict.propagated_epsilon,
-            "krr" if names_none else strict.mechanism,
-        )
+        mechanism = self._class_mechanism
+        if mechanism.name != "krr":
+            return mechanism
+        return make_mechanism(self.classes + 1, mechanism.epsilon, "krr")
 
     def named(self, sent: Bytes) -> Flags:
         """Return [messages] whether propagated labels, as they were sent, name a class."""
