@@ -72,7 +72,8 @@ def test_a_first_edge_switches_nothing_on() -> None:
     run = run_of(graph, roles)
     alone = graph.degrees == 0
     trains = alone & (training_label(run) < graph.class_count)
-    assert trains.sum() >= 2 and (alone & ~trains).any()
+    assert trains.sum() >= 2
+    assert (alone & ~trains).any()
     for vectors in parts(run, ENCODER):
         adds = (np.abs(vectors) > 1e-12).any(axis=1)  # less is 0 in the fixed point of a sum
         assert_array_equal(adds[alone], trains[alone])

@@ -22,7 +22,7 @@ receiver, without the messages of that receiver, would guarantee nothing
 
 Every device with a neighbour sends, even if it received nothing: silence would reveal that. Ties
 between classes are broken at random. A device whose evidence does not tell any two classes apart
-has no class to send: where the mechanism has a value more than there are classes, it sends that one,
+has no class to send: if the mechanism has one value more than there are classes, it sends that one,
 randomized like the others. A class drawn at random would hide the labels of those who know more.
 """
 

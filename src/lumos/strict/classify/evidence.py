@@ -369,7 +369,7 @@ def _unmixed(
 
 
 def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float:
-    """Return how often a propagated label that names a class is right, less `DOUBT` standard errors.
+    """Return how often a class in a propagated label is right, less `DOUBT` standard errors.
 
     Labels written as digits are compared where both are at the same place.
 
