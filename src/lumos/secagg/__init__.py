@@ -8,6 +8,12 @@
     yield from coordinator.setup()
     total = yield from coordinator.sum(width)
 
+With `AggregateSettings(proofs=True)` and a bound, devices prove that their summands are short, and
+liars are excluded (`bounded`, `evidence`, `signing`):
+
+    total = yield from aggregator.sum_updates(update, noise, bound=bound)
+    total = yield from coordinator.sum(width, bound=bound)
+
 `IdealAggregator` and `IdealCoordinator` have the same calls, the same sums bit by bit and the same
 ledger, without the protection; `AGGREGATORS` and `COORDINATORS` have both by name.
 
@@ -34,8 +40,8 @@ the ring's order is uniform to those who do not know its seed (`mask_graph`):
   loses more than `dropped` of the devices, the noise in the sum is smaller than was accounted for.
 
 **What is not.** A coalition that is chosen after the draw, for example by seizing the mask
-neighbours of one device during the run: t of them are enough. Vectors are not checked: a device may
-send any numbers within the range. That public keys and messages are their senders' is the
+neighbours of one device during the run: t of them are enough. Without proofs vectors are not
+checked: a device may send any numbers within the range. That public keys and messages are their senders' is the
 transport's guarantee; in a sum no message passes between devices. With simulated randomness the
 mask graph follows from the run seed.
 
@@ -44,6 +50,7 @@ but for the list of the draw: 16 bytes for each device. The coordinator's, which
 devices, have k · n entries. The ideal backend makes such arrays only where somebody falls silent.
 """
 
+from lumos.secagg.bounded import BoundedAggregator, BoundedCoordinator
 from lumos.secagg.coordinator import SecureCoordinator
 from lumos.secagg.device import SecureAggregator
 from lumos.secagg.ideal import IdealAggregator, IdealCoordinator
@@ -51,13 +58,13 @@ from lumos.secagg.openings import Attempted
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, MaskParameters, mask_parameters
 from lumos.secagg.topics import Stage
 
-AGGREGATORS: dict[str, type[SecureAggregator] | type[IdealAggregator]] = {
-    "secure": SecureAggregator,
+AGGREGATORS: dict[str, type[BoundedAggregator] | type[IdealAggregator]] = {
+    "secure": BoundedAggregator,
     "ideal": IdealAggregator,
 }
 """By the setting `aggregate`: the part of a shard in sums."""
-COORDINATORS: dict[str, type[SecureCoordinator] | type[IdealCoordinator]] = {
-    "secure": SecureCoordinator,
+COORDINATORS: dict[str, type[BoundedCoordinator] | type[IdealCoordinator]] = {
+    "secure": BoundedCoordinator,
     "ideal": IdealCoordinator,
 }
 """The coordinator's part, in the same way."""
@@ -67,6 +74,8 @@ __all__ = [
     "COORDINATORS",
     "AggregateSettings",
     "Attempted",
+    "BoundedAggregator",
+    "BoundedCoordinator",
     "FixedPoint",
     "IdealAggregator",
     "IdealCoordinator",

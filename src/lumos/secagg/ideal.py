@@ -6,6 +6,7 @@ topics of their own. The sums of `sum` are the secure backend's, bit by bit. No 
 so all devices book the same, and nothing of the size of the federation is made.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from lumos.crypto.shortness import ROWS, proof_size
 from lumos.device.shard import Shard
 from lumos.errors import UsageError
 from lumos.exchange.counts import Booking
@@ -30,11 +32,15 @@ from lumos.secagg.parameters import (
     RingWords,
     mask_parameters,
 )
+from lumos.secagg.signing import SIGNATURE
 from lumos.secagg.topics import (
     ALIVE,
     ATTEMPT_ROUNDS,
+    BOUNDED_ROUNDS,
+    CHALLENGE,
     CONFIRMED,
     CONTRIBUTION,
+    DECISION,
     DRAW_COMMITMENT,
     DRAW_CONTRIBUTION,
     DRAW_DIGEST,
@@ -45,6 +51,8 @@ from lumos.secagg.topics import (
     LOST,
     MASKED,
     OBJECTION,
+    PLEDGE,
+    PROOF,
     REVEAL,
     ROUNDS,
     SHARE,
@@ -52,6 +60,7 @@ from lumos.secagg.topics import (
     VERDICT,
     WRAPPED,
     confirmed_bytes,
+    pledge_bytes,
     published_bytes,
     wrapped_bytes,
 )
@@ -66,6 +75,7 @@ BOOKED = {
         *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
         *(KEYS, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, CONFIRMED, REVEAL, SUM),
         *(OBJECTION, VERDICT),
+        *(PLEDGE, CHALLENGE, PROOF, DECISION),
     )
 }
 """The topics of the masked sum, as the ideal one books them."""
@@ -124,6 +134,21 @@ def sum_bookings(parameters: MaskParameters, vector_bytes: int) -> Bookings:
     }
 
 
+def bounded_bookings(parameters: MaskParameters, width: int, vector_bytes: int) -> Bookings:
+    """Return the bookings of one sum with proofs, in which nobody lies."""
+    k = parameters.neighbours
+    bookings = dict(sum_bookings(parameters, vector_bytes))
+    del bookings[WRAPPED], bookings[LOST]
+    proof = proof_size(min(width, ROWS)) + SIGNATURE
+    return {
+        **bookings,
+        PLEDGE: Booking(1, 0, pledge_bytes(k), 0),
+        CHALLENGE: Booking(0, 1, 0, CHALLENGE.size),
+        PROOF: Booking(1, 0, proof, 0),
+        DECISION: Booking(0, 1, 0, DECISION.size),
+    }
+
+
 def book_at_devices(ledger: Ledger, hosted: int, bookings: Bookings, rounds: int) -> None:
     """Book the same at each hosted device."""
     rows = np.arange(hosted)
@@ -164,6 +189,7 @@ class IdealAggregator:
         self._shard = shard
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
+        self._proofs = settings.proofs
         self.parameters = mask_parameters(settings, shard.total)
         self.fixed = FixedPoint.of(settings, shard.total)
         self._clear = FixedPoint.in_the_clear(settings, shard.total)
@@ -213,9 +239,11 @@ class IdealAggregator:
         noise: Noise | None = None,
         step: int = 0,
         drop_stage: npt.NDArray[np.int8] | None = None,
+        bound: float = math.inf,
     ) -> Program[Doubles | None]:
-        """Sum an update; nobody falls silent, and the coordinator adds the noise."""
-        return (yield from self.sum_fused(update(False)))
+        """Sum an update; nobody falls silent or lies, and the coordinator adds the noise."""
+        words = self._clear.encode_sum(update(False))
+        return (yield from self._sum(words, proved=self._proofs and not math.isinf(bound)))
 
     def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
         """Return None: the coordinator adds the noise of all devices."""
@@ -236,14 +264,14 @@ class IdealAggregator:
         self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
         return Attempted(total, called_off=False)
 
-    def _sum(self, words: RingWords) -> Program[Doubles]:
+    def _sum(self, words: RingWords, *, proved: bool = False) -> Program[Doubles]:
         yield self._send(np.empty(0, np.uint8))  # nobody is silent
         yield CLEAR.nothing()
         yield self._send(words.view(np.uint8), CLEAR_SUM)
         inbox = yield CLEAR_SUM.nothing()
-        bookings = sum_bookings(self.parameters, len(words) * self.fixed.wire)
-        book_at_devices(self._ledger, len(self._shard), bookings, ROUNDS)
-        self._ledger.round += ROUNDS - _SWAPS
+        bookings, rounds = _sum_cost(self.parameters, len(words), self.fixed.wire, proved=proved)
+        book_at_devices(self._ledger, len(self._shard), bookings, rounds)
+        self._ledger.round += rounds - _SWAPS
         return self._clear.decode(np.ascontiguousarray(inbox.body[0]).view(self._clear.dtype))
 
     def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
@@ -266,6 +294,7 @@ class IdealCoordinator:
         self._total = total
         self._ledger = endpoint.ledger
         self._ledger.require_permission(CLEAR)
+        self._proofs = settings.proofs
         self.parameters = mask_parameters(settings, total)
         self.fixed = FixedPoint.of(settings, total)
         self._clear = FixedPoint.in_the_clear(settings, total)
@@ -280,11 +309,14 @@ class IdealCoordinator:
         book_at_coordinator(self._ledger, self._total, draw_bookings(self._total))
         self._ledger.round += DRAW_ROUNDS - _DRAW_SWAPS
 
-    def sum(self, width: int, noise: DrawnNoise | None = None) -> Program[Doubles]:
+    def sum(
+        self, width: int, noise: DrawnNoise | None = None, bound: float = math.inf
+    ) -> Program[Doubles]:
         """One sum of vectors of `width` numbers.
 
         Args:
             noise: draws what the shares of noise of all devices come to.
+            bound: norm of an honest summand; finite: proofs are booked.
         """
         inbox = yield CLEAR.nothing()
         yield _answer(inbox, np.empty(0, np.uint8))
@@ -295,9 +327,10 @@ class IdealCoordinator:
         if noise is not None:
             total += self._clear.encode_sum(noise())
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
-        bookings = sum_bookings(self.parameters, width * self.fixed.wire)
+        proved = self._proofs and not math.isinf(bound)
+        bookings, rounds = _sum_cost(self.parameters, width, self.fixed.wire, proved=proved)
         book_at_coordinator(self._ledger, self._total, bookings)
-        self._ledger.round += ROUNDS - _SWAPS
+        self._ledger.round += rounds - _SWAPS
         return self._clear.decode(total)
 
     def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
@@ -306,6 +339,15 @@ class IdealCoordinator:
         book_at_coordinator(self._ledger, self._total, _OBJECTIONS)
         self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
         return Attempted(total, called_off=False)
+
+
+def _sum_cost(
+    parameters: MaskParameters, width: int, wire: int, *, proved: bool
+) -> tuple[Bookings, int]:
+    """Return the bookings and rounds of one sum."""
+    if proved:
+        return bounded_bookings(parameters, width, width * wire), BOUNDED_ROUNDS
+    return sum_bookings(parameters, width * wire), ROUNDS
 
 
 def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:

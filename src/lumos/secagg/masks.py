@@ -18,14 +18,25 @@ from lumos.crypto import entropy
 from lumos.crypto.entropy import InMemoryOnly
 from lumos.errors import Forged
 from lumos.secagg.parameters import RingWords
-from lumos.secagg.shares import LIMBS, Elements, elements_of
+from lumos.secagg.shares import LIMBS, SELF, Elements, elements_of
 from lumos.typing import Bytes, Ints, Words
 
 NONCE = bytes(12)
 COMMITMENT = 16
 SEED = 16
 """Bytes of the seed of a pair's mask."""
+WORD = 12
+"""Bytes by which one end of a pair confirms the other."""
 NOBODY = -1
+PLEDGE = 16
+"""Bytes of one hash in a pledge."""
+WORD_PLEDGE = 8
+"""Bytes of the hash of a word, of which only whoever sent it can be wrong."""
+PLEDGE_BYTES = 3 * PLEDGE + 4 * WORD_PLEDGE
+"""Bytes of a pledge for one pair: hashes of its seed, of values of both self secrets, and of words
+by which its ends confirm each other (`CONFIRMATIONS`, from the low end and from the high)."""
+CONFIRMATIONS = (b"open", b"blame")
+"""Purposes of words in a sum with proofs."""
 
 
 class SumId(NamedTuple):
@@ -61,6 +72,51 @@ def pair_keys_of(seeds: Words, low: Ints, high: Ints, of: SumId) -> Words:
     return hashed.view("<u4").astype(np.uint32).reshape(len(seeds), 8)
 
 
+def pledges(keys: "RoundKeys", low: Ints, high: Ints, of: SumId) -> Bytes:
+    """[pairs, 80] hashes of what the two ends of each pair share: both ends compute the same.
+
+    Each hashed value has 96 uniform bits or more that only the two ends know, so its hash hides it.
+    """
+    return np.hstack(
+        [
+            seed_pledges(keys.seed, low, high, of),
+            value_pledges(keys.values_up[:, SELF], low, high, of, up=True),
+            value_pledges(keys.values_down[:, SELF], low, high, of, up=False),
+            *(
+                word_pledges(derived_words(words, purpose), low, high, of)
+                for purpose in CONFIRMATIONS
+                for words in (keys.word_up, keys.word_down)
+            ),
+        ]
+    )
+
+
+def derived_words(words: Words, purpose: bytes) -> Words:
+    """[pairs, 3] words of a purpose: those of one tell nothing of those of another."""
+    rows = np.ascontiguousarray(words, "<u4")
+    hashed = b"".join(
+        blake2b(row.tobytes(), digest_size=WORD, key=purpose, person=b"lumos word").digest()
+        for row in rows
+    )
+    return np.frombuffer(hashed, "<u4").astype(np.uint32).reshape(len(rows), WORD // 4)
+
+
+def word_pledges(words: Words, low: Ints, high: Ints, of: SumId) -> Bytes:
+    """[pairs, 8] hashes of words."""
+    return _hash(words.astype("<u4"), low, high, of, b"lumos pledge w", WORD_PLEDGE)
+
+
+def seed_pledges(seeds: Words, low: Ints, high: Ints, of: SumId) -> Bytes:
+    """[pairs, 16] hashes of pair seeds."""
+    return _hash(seeds.astype("<u4"), low, high, of, b"lumos pledge s", PLEDGE)
+
+
+def value_pledges(values: Elements, low: Ints, high: Ints, of: SumId, *, up: bool) -> Bytes:
+    """[pairs, 16] hashes of the values of self secrets: of the low end's if `up`."""
+    purpose = b"lumos pledge u" if up else b"lumos pledge d"
+    return _hash(values.astype("<u2"), low, high, of, purpose, PLEDGE)
+
+
 def _hash(
     secrets: Elements | Words, one: Ints, other: Ints | int, of: SumId, purpose: bytes, size: int
 ) -> Bytes:
@@ -94,6 +150,47 @@ def add_masks(vectors: RingWords, keys: Words, plus: Ints, minus: Ints) -> None:
             vectors[adding] += mask
         if taking != NOBODY:
             vectors[taking] -= mask
+
+
+def self_mask_halves(
+    secrets: Elements, devices: Ints, width: int, of: SumId, word_bits: int
+) -> tuple[Ints, Ints]:
+    """[devices, width] the self masks, low + 2^32 · high; arguments as in `mask_halves`."""
+    everyone = np.arange(len(devices))
+    keys = keys_of(secrets, devices, SELF, of)
+    nobody = np.full(len(devices), NOBODY)
+    return mask_halves(len(devices), width, keys, everyone, nobody, word_bits)
+
+
+def mask_halves(
+    rows: int, width: int, keys: Words, plus: Ints, minus: Ints, word_bits: int
+) -> tuple[Ints, Ints]:
+    """[rows, width] integer sums of masks, low + 2^32 · high: not reduced modulo the word.
+
+    Args:
+        rows: number of rows; `keys`, `plus` and `minus` as in `add_masks`.
+        width: numbers of a mask.
+        word_bits: bits of a number on the wire; a mask is a number of so many bits, and no sign.
+    """
+    low, high = np.zeros((2, rows, width), np.int64)
+    wide = word_bits > 32
+    # In memory a word has 4 bytes up to 32 bits, as in `FixedPoint`, so that streams are the same.
+    zeros = bytes(width * (8 if wide else 4))
+    stream = bytearray(len(zeros))
+    mask = np.frombuffer(stream, "<u8" if wide else "<u4")
+    start, most = bytes(4) + NONCE, (1 << word_bits) - 1
+    for key, adding, taking in zip(keys.astype("<u4"), plus.tolist(), minus.tolist(), strict=True):
+        Cipher(ChaCha20(key.tobytes(), start), mode=None).encryptor().update_into(zeros, stream)
+        words = mask & mask.dtype.type(most)
+        parts = (words & mask.dtype.type(0xFFFFFFFF)).astype(np.int64)
+        upper = (words >> np.uint64(32)).astype(np.int64) if wide else 0
+        if adding != NOBODY:
+            low[adding] += parts
+            high[adding] += upper
+        if taking != NOBODY:
+            low[taking] -= parts
+            high[taking] -= upper
+    return low, high
 
 
 def wrap(seeds: Words, keys: Words) -> Words:
@@ -133,7 +230,6 @@ def wrap(seeds: Words, keys: Words) -> Words:
 # after a restart. That the public keys are the neighbours' is the transport's guarantee.
 
 KEY = 32
-WORD = 12
 _NO_KEY = bytes(KEY)
 
 

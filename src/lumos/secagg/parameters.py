@@ -36,6 +36,8 @@ class AggregateSettings:
         neighbours: k, mask partners of each device; None: as few as the statements above allow.
         threshold: t, shares that open a secret; None: as few as `corrupt` allows.
         minimum: survivors below which nothing is opened; None: what `dropped` leaves, at least 3.
+        proofs: devices prove that their summands are short, and those that lie are excluded; False:
+            devices are assumed to follow the protocol. Exact sums have no proofs.
     """
 
     limit: float = 1024.0
@@ -50,6 +52,7 @@ class AggregateSettings:
     neighbours: int | None = None
     threshold: int | None = None
     minimum: int | None = None
+    proofs: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.limit < float("inf"):

@@ -35,6 +35,23 @@ Real devices compare afterwards the sums that they received (`SecureAggregator.c
 |---|---|---|
 | told | device → its k mask neighbours | 32: a digest of all sums |
 
+A sum with proofs (`lumos.secagg.bounded`) has 10 rounds, where nobody lies or falls silent. Pair
+secrets and `lost` are not needed there, and `reveal` has shares of self secrets alone:
+
+| round | from → to | bytes |
+|---|---|---|
+| pledge | device → coordinator | 80 k: hashes of what it shares with its neighbours; 64 (c) |
+| left-out | coordinator → device | as above, and pairs whose pledges differ |
+| masked | device → coordinator | as above |
+| challenge | coordinator → device | 64: a nonce, and a digest of all masked vectors |
+| proof | device → coordinator | a proof that the summand is short; 64 (c) |
+| decision | coordinator → every device | 1: open; again, without some devices; or find who lied |
+| alive, confirmed, reveal, sum | as above | as above; `sum` is 1 byte if evidence follows |
+| evidence | coordinator → device | proofs that devices lied about their self masks |
+| seeds | device → coordinator | 16 for each of them: the pair seed shared with it |
+
+(c) a signature. The last two rounds pass only where somebody lied after its proof.
+
 An attempt (`lumos.secagg.openings`) has two rounds more, between `lost` and `alive`:
 
 | round | from → to | bytes |
@@ -50,8 +67,9 @@ import numpy as np
 from lumos.device.shard import COORDINATOR
 from lumos.errors import WrongSender
 from lumos.exchange.messages import PUBLIC_ID, Door, Inbox, Topic
-from lumos.secagg.masks import COMMITMENT, KEY, SEED, WORD
+from lumos.secagg.masks import COMMITMENT, KEY, PLEDGE_BYTES, SEED, WORD
 from lumos.secagg.shares import LIMBS
+from lumos.secagg.signing import SIGNATURE
 
 
 class Stage(IntEnum):
@@ -69,6 +87,8 @@ ROUNDS = 8
 ATTEMPT_ROUNDS = ROUNDS + 2
 """Rounds of the exchange in one attempt, without those in which devices find their objections."""
 
+BOUNDED_ROUNDS = ROUNDS + 2
+"""Rounds of the exchange in one sum with proofs, if nobody lies or falls silent."""
 DRAW_ROUNDS = 4
 """Rounds of the exchange in one draw of the mask graph."""
 
@@ -188,6 +208,48 @@ SUM = Topic(
     learns="everybody in the round learns the sum over the devices whose vectors arrived",
 )
 
+PLEDGE = Topic(
+    name="aggregate/pledge",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator="receives",
+    learns="the coordinator gets hashes of random numbers that a device shares with neighbours",
+)
+CHALLENGE = Topic(
+    name="aggregate/challenge",
+    door=Door.AGGREGATE,
+    shape=(2 * PUBLIC_HASH,),
+    coordinator="sends",
+    learns="everybody in the round gets a nonce and a digest, from which a random matrix follows",
+)
+PROOF = Topic(
+    name="aggregate/proof",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator="receives",
+    learns="the coordinator learns that a device's summand is short, and nothing else",
+)
+DECISION = Topic(
+    name="aggregate/decision",
+    door=Door.CONTROL,
+    vocabulary=("open", "again", "blame", "too few devices"),
+    coordinator="sends",
+    learns="everyone learns whether a sum is opened, or made again without some devices",
+)
+EVIDENCE = Topic(
+    name="aggregate/evidence",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator="sends",
+    learns="everybody in the round learns the self secret of a device that lied about its mask",
+)
+SEEDS = Topic(
+    name="aggregate/seeds",
+    door=Door.AGGREGATE,
+    shape=None,
+    coordinator="receives",
+    learns="the coordinator gets the seeds that devices share with one that lied, and no others",
+)
 TOLD = Topic(
     name="aggregate/told",
     door=Door.AGGREGATE,
@@ -204,6 +266,11 @@ def wrapped_bytes(neighbours: int, threshold: int) -> int:
 def published_bytes(holders: int, threshold: int) -> int:
     """Bytes of one `masked` message behind the vector, with so many holders in the round."""
     return COMMITMENT + SHARE * (holders - threshold)
+
+
+def pledge_bytes(neighbours: int) -> int:
+    """Bytes of one `pledge` message."""
+    return PLEDGE_BYTES * neighbours + SIGNATURE
 
 
 def confirmed_bytes(neighbours: int) -> int:

@@ -266,7 +266,10 @@ class Stage(ABC):
     def sum(self, state: Any, step: int, randomness: int) -> Program[Doubles]:
         """Add up the vectors of all devices; `randomness` names the randomness of the noise."""
         update = partial(self.update, state)
-        total: Doubles = yield from state.sums.sum(update, self.noise(step), randomness)
+        bound = self.summand_bound(step, self.width(state.features))
+        total: Doubles = yield from state.sums.sum(
+            update, self.noise(step), randomness, bound=bound
+        )
         return total
 
     def leave_out(self, state: Any, width: int, step: int) -> None:

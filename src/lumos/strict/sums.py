@@ -116,8 +116,10 @@ class StrictCoordinator:
         """Hold one sum; `randomness` names the randomness of its noise."""
         noise, width = stage.noise(step), stage.width(self._features)
         drawn = None if noise is None else partial(self._drawn, noise.total, width, randomness)
-        sums = self._pairs if stage.paired else self._sums
-        yield from sums.sum(width, drawn)
+        if stage.paired:
+            yield from self._pairs.sum(width, drawn)
+        else:
+            yield from self._sums.sum(width, drawn, stage.summand_bound(step, width))
 
     def _drawn(self, scale: float, width: int, randomness: int) -> Doubles:
         """Draw the noise of all devices, for an ideal sum."""

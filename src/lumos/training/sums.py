@@ -6,6 +6,7 @@ sums that it opens, so it can compute them. It runs the program of a shard witho
 (`FollowedSums`), and learns nothing that it does not know already.
 """
 
+import math
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +18,7 @@ from lumos.errors import ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door, Topic
 from lumos.secagg import AGGREGATORS
-from lumos.secagg.coordinator import SecureCoordinator
+from lumos.secagg.bounded import BoundedCoordinator
 from lumos.secagg.noise import Noise, Update
 from lumos.secagg.openings import OpenedSums
 from lumos.training.config import Config
@@ -44,6 +45,10 @@ class RunSums:
         """Return nobody: a device drops no message of a sum."""
         return []
 
+    def excluded(self) -> dict[int, str]:
+        """Return nobody: the coordinator excludes devices."""
+        return {}
+
     def rounded(self, values: Doubles) -> Doubles:
         """Round numbers of one device's vector as a sum encodes them; sums of them are exact."""
         return self._sums.fixed.rounded(values)
@@ -58,6 +63,7 @@ class RunSums:
         noise: Noise | None,
         step: int,
         drop_stage: npt.NDArray[np.int8] | None = None,
+        bound: float = math.inf,
     ) -> Program[Doubles]:
         """Return [width] the sum over all devices, with noise.
 
@@ -67,11 +73,12 @@ class RunSums:
             step: names the randomness of the noise.
             drop_stage: [hosted] the `Stage` in which each falls silent; None for no device, as
                 always in ideal sums.
+            bound: norm of an honest device's summand; infinite: nothing is proved about summands.
 
         Raises:
             ProtocolError: too few devices are present.
         """
-        total = yield from self._sums.sum_updates(update, noise, step, drop_stage)
+        total = yield from self._sums.sum_updates(update, noise, step, drop_stage, bound)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         self._learn(total)
@@ -136,7 +143,7 @@ class FollowedSums:
     def __init__(self, total: int, endpoint: Endpoint, config: Config, plan: bytes = b"") -> None:
         if config.train.aggregate != "secure":
             raise UsageError("real devices need `aggregate='secure'`")
-        self._sums = SecureCoordinator(
+        self._sums = BoundedCoordinator(
             total, endpoint, config.updates, drops_refused=True, plan=plan
         )
 
@@ -144,6 +151,10 @@ class FollowedSums:
         """Return senders whose messages were dropped since the last call."""
         refused, self._sums.refused = self._sums.refused, []
         return refused
+
+    def excluded(self) -> dict[int, str]:
+        """Return the devices that lied in sums, and how."""
+        return {one.device: one.why for one in self._sums.excluded}
 
     @property
     def fewest(self) -> int:
@@ -158,13 +169,18 @@ class FollowedSums:
         """Hold the draw of the mask graph."""
         yield from self._sums.setup()
 
-    def sum(self, update: Update, noise: Noise | None, step: int) -> Program[Doubles]:
+    def sum(
+        self, update: Update, noise: Noise | None, step: int, *, bound: float = math.inf
+    ) -> Program[Doubles]:
         """Return [width] the sum over all devices, with their noise.
+
+        Args:
+            update, noise, step, bound: as in `RunSums.sum`.
 
         Raises:
             ProtocolError: too few devices are present.
         """
-        total = yield from self._sums.sum(update(True).shape[1])
+        total = yield from self._sums.sum(update(True).shape[1], bound=bound)
         if total is None:
             raise ProtocolError("a sum was not opened: too few devices were present")
         return total
@@ -209,6 +225,11 @@ class SummingTrainer:
         """Return senders whose messages of sums were dropped since the last call."""
         refused: list[int] = self.sums.refused()
         return refused
+
+    def excluded(self) -> dict[int, str]:
+        """Return the devices that lied in sums, and how, at the coordinator."""
+        excluded: dict[int, str] = self.sums.excluded()
+        return excluded
 
     def is_replayed(self, topic: Topic) -> bool:
         """Return whether `replay_received` receives messages of a topic again: releases."""
