@@ -86,7 +86,11 @@ def run(
         found = []
         for _ in range(sums):
             found.append(
-                (yield from aggregator.sum_updates(lambda _: given[shard.devices], bound=BOUND))
+                (
+                    yield from aggregator.sum_updates(
+                        lambda _: given[shard.devices], bound=lambda _: BOUND
+                    )
+                )
             )
         return found
 
@@ -96,7 +100,7 @@ def run(
         yield from party.setup()
         found = []
         for _ in range(sums):
-            found.append((yield from party.sum(width, bound=BOUND)))
+            found.append((yield from party.sum(width, bound=lambda _: BOUND)))
         return found
 
     transport = Loopback(shards_of(TOTAL, TOTAL), EVERY_DOOR)
@@ -425,10 +429,10 @@ class Splits(BoundedCoordinator):
 
     blamed: tuple[int, ...] = ()
 
-    def sum(self, width: int, noise: Any = None, bound: float = BOUND) -> Program[Any]:
+    def sum(self, width: int, noise: Any = None, bound: Any = None) -> Program[Any]:
         silent = np.zeros(TOTAL, np.bool_)
         attempt = yield from self._gather(width, silent)
-        assert (yield from self._judge(attempt, bound, silent)) == OPEN
+        assert (yield from self._judge(attempt, BOUND, silent)) == OPEN
         words = np.full(TOTAL, OPEN, np.uint8)
         words[list(self.blamed)] = BLAME
         yield DECISION.from_coordinator(np.arange(TOTAL), words)

@@ -41,9 +41,9 @@ the ring's order is uniform to those who do not know its seed (`mask_graph`):
 
 **What is not.** A coalition that is chosen after the draw, for example by seizing the mask
 neighbours of one device during the run: t of them are enough. Without proofs vectors are not
-checked: a device may send any numbers within the range. That public keys and messages are their senders' is the
-transport's guarantee; in a sum no message passes between devices. With simulated randomness the
-mask graph follows from the run seed.
+checked: a device may send any numbers within the range. That public keys and messages are their
+senders' is the transport's guarantee; in a sum no message passes between devices. With simulated
+randomness the mask graph follows from the run seed.
 
 **Sizes.** A shard makes arrays of the size of its devices times k, and none of the federation's,
 but for the list of the draw: 16 bytes for each device. The coordinator's, which receives from all

@@ -80,7 +80,7 @@ from lumos.secagg.evidence import (
     statement_of,
     unsigned,
 )
-from lumos.secagg.noise import DrawnNoise, Noise, Update
+from lumos.secagg.noise import Bound, DrawnNoise, Noise, Update
 from lumos.secagg.openings import Opening, confirm
 from lumos.secagg.parameters import AggregateSettings, RingWords
 from lumos.secagg.shares import SELF, Elements, ShareVault, secrets_of
@@ -146,20 +146,22 @@ class BoundedAggregator(SecureAggregator):
         noise: Noise | None = None,
         step: int = 0,
         drop_stage: "np.ndarray[tuple[int], np.dtype[np.int8]] | None" = None,
-        bound: float = math.inf,
+        bound: Bound | None = None,
     ) -> Program[Doubles | None]:
         """Sum the vectors of an update, with noise, as `SecureAggregator.sum_updates`.
 
         Args:
-            bound: norm of the summand of an honest device; finite: with proofs.
+            bound: of an honest summand; None or infinite: without proofs.
         """
-        if not self._proofs or math.isinf(bound):
-            return (yield from super().sum_updates(update, noise, step, drop_stage))
-        vectors = self.fixed.rounded(update(True))
+        vectors = update(True)
+        norm = math.inf if bound is None else bound(vectors.shape[1])
+        if not self._proofs or math.isinf(norm):
+            return (yield from super().sum_updates(lambda _: vectors, noise, step, drop_stage))
+        vectors = self.fixed.rounded(vectors)
         shares = self.noise_shares(noise, vectors.shape[1], step)
         if shares is not None:
             vectors += self.fixed.rounded(shares)
-        return (yield from self.sum_bounded(vectors, bound))
+        return (yield from self.sum_bounded(vectors, norm))
 
     def sum_bounded(self, vectors: Doubles, bound: float) -> Program[Doubles | None]:
         """Return [width] the sum over all devices whose summands are proved to be short.
@@ -510,20 +512,21 @@ class BoundedCoordinator(SecureCoordinator):
         """Evidence against them that anybody can check."""
 
     def sum(
-        self, width: int, noise: DrawnNoise | None = None, bound: float = math.inf
+        self, width: int, noise: DrawnNoise | None = None, bound: Bound | None = None
     ) -> Program[Doubles | None]:
         """One sum of vectors of `width` numbers; None when nothing was opened.
 
         Args:
             noise: unused, as in `SecureCoordinator.sum`.
-            bound: norm of an honest summand; finite: with proofs.
+            bound: of an honest summand; None or infinite: without proofs.
         """
-        if not self._proofs or math.isinf(bound):
+        norm = math.inf if bound is None else bound(width)
+        if not self._proofs or math.isinf(norm):
             return (yield from super().sum(width, noise))
         silent = np.zeros(self._total, np.bool_)  # in this sum
         while True:
             attempt = yield from self._gather(width, silent)
-            decision = yield from self._judge(attempt, bound, silent)
+            decision = yield from self._judge(attempt, norm, silent)
             yield DECISION.from_coordinator(np.arange(self._total), decision)
             if decision == OPEN:
                 return (yield from self._open_bounded(attempt))

@@ -23,7 +23,7 @@ from lumos.exchange.ledger import Ledger
 from lumos.exchange.messages import Door, Inbox, Outbox, Topic
 from lumos.secagg.mask_graph import contributions_of, seed_of
 from lumos.secagg.masks import WORD
-from lumos.secagg.noise import DrawnNoise, Noise, Update
+from lumos.secagg.noise import Bound, DrawnNoise, Noise, Update
 from lumos.secagg.openings import Attempted
 from lumos.secagg.parameters import (
     AggregateSettings,
@@ -239,11 +239,11 @@ class IdealAggregator:
         noise: Noise | None = None,
         step: int = 0,
         drop_stage: npt.NDArray[np.int8] | None = None,
-        bound: float = math.inf,
+        bound: Bound | None = None,
     ) -> Program[Doubles | None]:
         """Sum an update; nobody falls silent or lies, and the coordinator adds the noise."""
         words = self._clear.encode_sum(update(False))
-        return (yield from self._sum(words, proved=self._proofs and not math.isinf(bound)))
+        return (yield from self._sum(words, proved=self._proofs and _finite(bound, len(words))))
 
     def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
         """Return None: the coordinator adds the noise of all devices."""
@@ -310,13 +310,13 @@ class IdealCoordinator:
         self._ledger.round += DRAW_ROUNDS - _DRAW_SWAPS
 
     def sum(
-        self, width: int, noise: DrawnNoise | None = None, bound: float = math.inf
+        self, width: int, noise: DrawnNoise | None = None, bound: Bound | None = None
     ) -> Program[Doubles]:
         """One sum of vectors of `width` numbers.
 
         Args:
             noise: draws what the shares of noise of all devices come to.
-            bound: norm of an honest summand; finite: proofs are booked.
+            bound: of an honest summand; None or infinite: no proofs are booked.
         """
         inbox = yield CLEAR.nothing()
         yield _answer(inbox, np.empty(0, np.uint8))
@@ -327,7 +327,7 @@ class IdealCoordinator:
         if noise is not None:
             total += self._clear.encode_sum(noise())
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
-        proved = self._proofs and not math.isinf(bound)
+        proved = self._proofs and _finite(bound, width)
         bookings, rounds = _sum_cost(self.parameters, width, self.fixed.wire, proved=proved)
         book_at_coordinator(self._ledger, self._total, bookings)
         self._ledger.round += rounds - _SWAPS
@@ -339,6 +339,10 @@ class IdealCoordinator:
         book_at_coordinator(self._ledger, self._total, _OBJECTIONS)
         self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
         return Attempted(total, called_off=False)
+
+
+def _finite(bound: Bound | None, width: int) -> bool:
+    return bound is not None and not math.isinf(bound(width))
 
 
 def _sum_cost(

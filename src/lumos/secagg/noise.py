@@ -28,6 +28,8 @@ from lumos.typing import Doubles, Ints
 PURPOSE = "noise"
 Update = Callable[[bool], Doubles]
 """Called with True, the vectors of the devices [hosted, width]; with False, their sum [width]."""
+Bound = Callable[[int], float]
+"""From the width of a vector to the norm of an honest device's summand; infinite for no bound."""
 DrawnNoise = Callable[[], Doubles]
 """Draws the noise [width] of all devices together, where a simulation does not draw each share."""
 

@@ -266,7 +266,7 @@ class Stage(ABC):
     def sum(self, state: Any, step: int, randomness: int) -> Program[Doubles]:
         """Add up the vectors of all devices; `randomness` names the randomness of the noise."""
         update = partial(self.update, state)
-        bound = self.summand_bound(step, self.width(state.features))
+        bound = partial(self.summand_bound, step)
         total: Doubles = yield from state.sums.sum(
             update, self.noise(step), randomness, bound=bound
         )

@@ -119,7 +119,7 @@ class StrictCoordinator:
         if stage.paired:
             yield from self._pairs.sum(width, drawn)
         else:
-            yield from self._sums.sum(width, drawn, stage.summand_bound(step, width))
+            yield from self._sums.sum(width, drawn, partial(stage.summand_bound, step))
 
     def _drawn(self, scale: float, width: int, randomness: int) -> Doubles:
         """Draw the noise of all devices, for an ideal sum."""

@@ -6,7 +6,6 @@ sums that it opens, so it can compute them. It runs the program of a shard witho
 (`FollowedSums`), and learns nothing that it does not know already.
 """
 
-import math
 from hashlib import blake2b
 from typing import Any
 
@@ -19,7 +18,7 @@ from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Door, Topic
 from lumos.secagg import AGGREGATORS
 from lumos.secagg.bounded import BoundedCoordinator
-from lumos.secagg.noise import Noise, Update
+from lumos.secagg.noise import Bound, Noise, Update
 from lumos.secagg.openings import OpenedSums
 from lumos.training.config import Config
 from lumos.typing import Arrays, Doubles
@@ -63,7 +62,7 @@ class RunSums:
         noise: Noise | None,
         step: int,
         drop_stage: npt.NDArray[np.int8] | None = None,
-        bound: float = math.inf,
+        bound: Bound | None = None,
     ) -> Program[Doubles]:
         """Return [width] the sum over all devices, with noise.
 
@@ -73,7 +72,7 @@ class RunSums:
             step: names the randomness of the noise.
             drop_stage: [hosted] the `Stage` in which each falls silent; None for no device, as
                 always in ideal sums.
-            bound: norm of an honest device's summand; infinite: nothing is proved about summands.
+            bound: of an honest device's summand; None: nothing is proved about summands.
 
         Raises:
             ProtocolError: too few devices are present.
@@ -170,7 +169,7 @@ class FollowedSums:
         yield from self._sums.setup()
 
     def sum(
-        self, update: Update, noise: Noise | None, step: int, *, bound: float = math.inf
+        self, update: Update, noise: Noise | None, step: int, *, bound: Bound | None = None
     ) -> Program[Doubles]:
         """Return [width] the sum over all devices, with their noise.
 
