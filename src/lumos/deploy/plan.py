@@ -68,6 +68,15 @@ DEFAULTS = {"aggregate": "secure", "randomness": "system"}
 """Default settings of real devices."""
 
 
+def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the defaults of real devices: with proofs, where sums have noise."""
+    chosen = {**DEFAULTS, **settings}
+    profile_settings = Config.of(**chosen).profile_settings
+    if getattr(profile_settings, "protect", "none") == "noise":
+        chosen.setdefault("proofs", True)
+    return chosen
+
+
 class FederationPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The signed content of `run.json`."""
 
@@ -120,7 +129,7 @@ def handed_out(manifest: Manifest, settings: dict[str, Any]) -> Manifest:
     Raises:
         UsageError: the data are not as the settings say.
     """
-    config = Config.asked(**{**DEFAULTS, **settings})
+    config = Config.asked(**with_defaults(settings))
     if config.train.randomness == "seeded":
         return manifest
     chosen, facts = config.flat(), manifest.graph
@@ -155,7 +164,7 @@ def new_plan(
         UsageError: the settings cannot be run by real devices.
     """
     refuse_settings(settings, deadline=deadline, beat=beat)
-    chosen = {**DEFAULTS, **settings}
+    chosen = with_defaults(settings)
     config = Config.asked(**chosen)
     usual, fitting = config.flat(), config.for_devices(manifest.graph.devices).flat()
     chosen |= {name: value for name, value in fitting.items() if value != usual[name]}
@@ -181,7 +190,7 @@ def refuse_settings(settings: dict[str, Any], *, deadline: float, beat: float = 
     Raises:
         UsageError: they cannot.
     """
-    config = Config.asked(**{**DEFAULTS, **settings})
+    config = Config.asked(**with_defaults(settings))
     if config.train.aggregate != "secure":
         raise UsageError("real devices need `aggregate='secure'`: nobody may add up in the clear")
     if config.trees.compare != "secure":

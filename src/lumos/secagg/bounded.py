@@ -75,6 +75,7 @@ from lumos.secagg.evidence import (
     Evidence,
     centred,
     challenge_of,
+    check_bound,
     pair_blinding,
     self_blinding,
     statement_of,
@@ -175,6 +176,7 @@ class BoundedAggregator(SecureAggregator):
             it was opened and could not be formed.
         """
         self._require_setup()
+        check_bound(bound, vectors.shape[1], self.fixed, self._shard.total // 10 + 1)
         step = -1 - self._pairs.number  # the same for all attempts
         while True:
             if self.opened.has(step, but=self._pairs.number):

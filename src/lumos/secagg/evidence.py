@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from lumos.crypto import shortness
-from lumos.errors import Forged
+from lumos.errors import Forged, UsageError
 from lumos.secagg import masks, shares, signing
 from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.parameters import FixedPoint, RingWords
@@ -52,9 +52,28 @@ def statement_of(
     masked: list[int],
 ) -> "shortness.Statement":
     """Return what a device proves: its summand in an attempt has at most this norm."""
-    name = of.run + of.number.to_bytes(8, "little") + device.to_bytes(8, "little")
     square = shortness.projected_bound(grid_bound(bound, fraction_bits), width)
-    return shortness.Statement(name, challenge, bits, width, square, masked)
+    return shortness.Statement(_name(of, device), challenge, bits, width, square, masked)
+
+
+def check_bound(bound: float, width: int, fixed: FixedPoint, liars: int) -> None:
+    """Refuse a bound that proofs cannot show in this ring.
+
+    Args:
+        bound: norm of an honest summand.
+        width: numbers of a vector.
+        fixed: the form of numbers.
+        liars: number of devices whose summands must not come round the ring together.
+
+    Raises:
+        UsageError: it is too large.
+    """
+    bits = 8 * fixed.wire
+    if not shortness.allowed(grid_bound(bound, fixed.fraction_bits), width, bits, liars):
+        raise UsageError(
+            f"summands of norm {bound:.3g} are too long for proofs in sums of {bits} bits; "
+            "use `proofs=False`"
+        )
 
 
 def self_blinding(secret: Elements, challenge: bytes) -> int:

@@ -30,6 +30,7 @@ from lumos.exchange.messages import Door
 from lumos.graph.facts import GraphFacts, GraphPart, facts_of
 from lumos.ldp.account import CALIBRATION, PrivacyAccount
 from lumos.registry import part_name
+from lumos.secagg.parameters import AggregateSettings
 from lumos.strict.accounting import (
     limits_of,
     predicted_label_amounts,
@@ -134,6 +135,7 @@ _ADDED_LATER = frozenset(
         "device",
         "optimizer",
         "participation",
+        "proofs",
     }
 )
 """Settings added after the first stored results, which do not change a run or enter the name
@@ -182,7 +184,7 @@ def randomness_name(problem: Problem, config: "Config", *, control: bool, drawn:
         parts.append("all devices take part")
     if problem.split:
         parts.append(f"split {problem.split}")
-    if config.updates != UPDATES:
+    if config.updates not in (UPDATES, replace(UPDATES, proofs=True)):
         parts.append(repr(config.updates))
     unused = 0
     if simulation is not None and problem.facts.labelled:
@@ -229,6 +231,10 @@ class StrictProfile:
             "activate_last": task != "link",
             **({"propagated_labels": LINK_PROPAGATED} if task == "link" else {}),
         }
+
+    def updates(self, config: "Config") -> AggregateSettings:
+        """Return the settings of sums: with proofs, if they are asked for."""
+        return replace(UPDATES, proofs=settings_of(config).proofs)
 
     def ignores(self, name: str, config: "Config") -> str:
         """Return the settings under which a setting has no effect; empty if it has one."""

@@ -74,7 +74,7 @@ _RANGES = {
 }
 _LIFETIME = ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_feature_epsilon")
 
-OF_NOISE = frozenset({"feature_epsilon", "delta", "clip"})
+OF_NOISE = frozenset({"feature_epsilon", "delta", "clip", "proofs"})
 """Settings that only noisy sums use."""
 
 
@@ -164,6 +164,10 @@ class StrictSettings:
     """Number of sums that train the local classifier, before anything is released (classify)."""
     clip: float = 0.3
     """Largest norm of one device's vector in a sum (protect noise; classify)."""
+    proofs: bool = False
+    """Devices prove that what they add to noisy sums is short, and those that lie are excluded.
+    Without proofs devices are assumed to follow the protocol. Real devices prove by default; a
+    simulation has no liars (protect noise)."""
 
     def __post_init__(self) -> None:
         check_name(self.mechanism)

@@ -115,6 +115,7 @@ TRAIN_OPTIONS = (
     "propagated_labels",
     "propagated_epsilon",
     "participation",
+    "proofs",
     "epsilon",
     "score_queries",
     "account",
@@ -197,6 +198,7 @@ class RunSettings(TypedDict, total=False):
     delta: float
     encoder_epochs: int
     clip: float
+    proofs: bool
     epsilon: float
     low: float
     high: float
