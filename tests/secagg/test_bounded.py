@@ -166,7 +166,7 @@ class LiesAboutPairMasks(Liar):
         return masked, own, [self._shifted(pair[0], width, drawn)]
 
     def _shifted(self, numbers: list[int], width: int, drawn: bytes, sign: int = 1) -> list[int]:
-        large = np.full((1, width), round(LARGE * 2**32), np.int64)
+        large = np.full((1, width), round(LARGE * 2**self.fixed.fraction_bits), np.int64)
         moved = shortness.projection(drawn, width).apply_halves(large, np.zeros_like(large))[0]
         return [number + sign * more for number, more in zip(numbers, moved, strict=True)]
 
@@ -394,7 +394,7 @@ def test_true_evidence_holds_for_anybody_and_no_field_can_change() -> None:
             party._graph,
             party.parameters.threshold,
             of,
-            case.signed[4],
+            case.signed.challenge,
             party.fixed,
             40,
         )

@@ -511,6 +511,8 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """SHA-256 of its certificate, in hex."""
     tls_key: str
     """SHA-256 of its TLS key (SubjectPublicKeyInfo), in hex, as NATS pins it."""
+    verify: str
+    """Its TLS key, Ed25519, in hex: it checks what the participant signs."""
     ends: int
     """The end of its certificate, in seconds since 1970."""
 
@@ -523,6 +525,7 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             seal=keys.seal.hex(),
             certificate=fingerprint(certificate),
             tls_key=hashlib.sha256(key).hexdigest(),
+            verify=certificate.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex(),
             ends=int(certificate.not_valid_after_utc.timestamp()),
         )
 
@@ -615,11 +618,24 @@ class Directory:
         """
         return bytes.fromhex(self.listed(participant).seal)
 
+    def verifies(self, participant: int, message: bytes, signature: bytes) -> bool:
+        """Return whether a participant has signed a message."""
+        listed = self.participants.get(participant)
+        if listed is None:
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(listed.verify)).verify(
+                signature, message
+            )
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
 
 class Identity(InMemoryOnly):
     """The identity of a process in a federation; `Identity.load` makes one."""
 
-    __slots__ = ("_boxes", "_folder", "_seal", "authority", "certificate", "participant")
+    __slots__ = ("_boxes", "_folder", "_key", "_seal", "authority", "certificate", "participant")
 
     def __init__(
         self,
@@ -628,8 +644,9 @@ class Identity(InMemoryOnly):
         certificate: x509.Certificate,
         authority: x509.Certificate,
         seal: PrivateKey,
+        key: Ed25519PrivateKey,
     ) -> None:
-        self._folder, self._seal = folder, seal
+        self._folder, self._seal, self._key = folder, seal, key
         self._boxes: dict[tuple[str, int], Box] = {}
         self.participant = participant
         """Its device's number, or `COORDINATOR`."""
@@ -659,14 +676,15 @@ class Identity(InMemoryOnly):
             raise InputError(
                 f"{folder}: is of {described(keys.participant)}, not of {described(participant)}"
             )
-        if read_tls_key(folder / KEY).public_key() != certificate.public_key():
+        key = read_tls_key(folder / KEY)
+        if key.public_key() != certificate.public_key():
             raise InputError(f"{folder / KEY}: is not the key of {CERTIFICATE}; issue both")
         seal = read_small(folder / SEAL_KEY, private=True)
         if len(seal) != SEAL_BYTES:
             raise InputError(f"{folder / SEAL_KEY}: has not {SEAL_BYTES} bytes; issue a new one")
         if bytes(PrivateKey(seal).public_key) != keys.seal:
             raise InputError(f"{folder / SEAL_KEY}: is not the key of {CERTIFICATE}; issue both")
-        return cls(folder, keys.participant, certificate, authority, PrivateKey(seal))
+        return cls(folder, keys.participant, certificate, authority, PrivateKey(seal), key)
 
     def tls(self) -> ssl.SSLContext:
         """Make a TLS context: TLS 1.3, this certificate, and brokers of this authority only."""
@@ -676,6 +694,10 @@ class Identity(InMemoryOnly):
         context.load_verify_locations(self._folder / AUTHORITY)
         context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY)
         return context
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of this participant, 64 bytes: the same for the same message."""
+        return self._key.sign(message)
 
     def require_listed(self, directory: Directory) -> None:
         """Refuse a directory that has another certificate under this participant's number.
@@ -706,3 +728,27 @@ class Identity(InMemoryOnly):
                 raise InputError(f"{described(other)} cannot seal for itself")
             self._boxes[place] = Box(self._seal, PublicKey(directory.sealing_key(other)))
         return self._boxes[place]
+
+
+class CertifiedSignatures:
+    """Signatures on messages of sums: `lumos.secagg.signing.Signatures`.
+
+    Args:
+        identity: of this participant.
+        directory: with the keys of all.
+        plan: digest of the signed plan; a signature is of one run.
+    """
+
+    def __init__(self, identity: Identity, directory: Directory, plan: bytes) -> None:
+        self._identity, self._directory = identity, directory
+        self._purpose = b"lumos sum 1\0" + plan
+
+    def sign(self, device: int, digest: bytes) -> bytes:
+        """Return the signature of this device."""
+        if device != self._identity.participant:
+            raise UsageError(f"{described(device)} has a key of its own")
+        return self._identity.sign(self._purpose + digest)
+
+    def check(self, device: int, digest: bytes, signature: bytes) -> bool:
+        """Return whether a device has signed a digest."""
+        return self._directory.verifies(device, self._purpose + digest, signature)

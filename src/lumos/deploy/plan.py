@@ -36,6 +36,7 @@ import msgspec
 from lumos.crypto import entropy
 from lumos.deploy.identity import (
     DIRECTORY,
+    CertifiedSignatures,
     Directory,
     Identity,
     described,
@@ -48,6 +49,7 @@ from lumos.deploy.protocol.frames import RUN_TAG
 from lumos.deploy.protocol.job import empty_part, problem_of
 from lumos.deploy.protocol.rounds import TICK
 from lumos.deploy.state import RESULT
+from lumos.device.randomness import DeviceKeys
 from lumos.device.shard import COORDINATOR
 from lumos.errors import BudgetExceeded, InputError, LumosError, UsageError
 from lumos.exchange.messages import Door
@@ -333,6 +335,17 @@ class ParticipantFolder:
     def total(self) -> int:
         """Number of devices."""
         return self.manifest.graph.devices
+
+    @property
+    def signatures(self) -> CertifiedSignatures:
+        """Signatures on messages of sums in this run."""
+        return CertifiedSignatures(self.identity, self.directory, self.plan.tag)
+
+    @property
+    def nonces(self) -> DeviceKeys:
+        """The coordinator's secret in this run: the same after a restart, and nobody else's."""
+        signature = self.identity.sign(b"lumos nonces 1\0" + self.plan.tag)
+        return DeviceKeys(blake2b(signature, digest_size=32).digest(), self.plan.tag)
 
     @classmethod
     def open(cls, path: Path, *, coordinator: bool) -> "ParticipantFolder":

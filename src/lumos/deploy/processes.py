@@ -400,6 +400,7 @@ class DeviceProcess(_ParticipantProcess):
             stays=plan.stay,
             account=account,
             plan=plan.tag,
+            signatures=folder.signatures,
         )
 
     def _write_result(self, participant: DeviceParticipant, snapshot: Arrays) -> Arrays:
@@ -653,6 +654,8 @@ class CoordinatorProcess(_ParticipantProcess):
             None,
             on_epoch=self._history.on_epoch,
             plan=folder.plan.tag,
+            signatures=folder.signatures,
+            nonces=folder.nonces,
         )
         before = self._store.load()
         if before is not None:

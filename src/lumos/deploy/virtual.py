@@ -205,6 +205,7 @@ class Federation:
                 None,
                 on_epoch=lambda epoch: self.losses.append(epoch.loss),
                 plan=plan,
+                nonces=DeviceKeys(b"c" * 32, plan),
             )
             self.participants[participant] = self.coordinator_type(
                 job,

@@ -237,7 +237,7 @@ class BoundedAggregator(SecureAggregator):
             return b""
         if (inbox.body != inbox.body[0]).any():
             raise Equivocation("the coordinator sent devices different challenges")
-        return inbox.body[0].tobytes()
+        return bytes(inbox.body[0])
 
     def _proof_messages(
         self, attempt: _DeviceAttempt, challenge: bytes, width: int, bound: float
@@ -245,13 +245,16 @@ class BoundedAggregator(SecureAggregator):
         if not challenge:
             return PROOF.nothing()
         proofs = self._prove(attempt, challenge, width, bound)
-        body = np.frombuffer(b"".join(proofs), np.uint8).reshape(len(proofs), -1)
-        return PROOF.to_coordinator(self._shard, attempt.rows, body)
+        rows = [row for row, proof in zip(attempt.rows.tolist(), proofs, strict=True) if proof]
+        if not rows:
+            return PROOF.nothing()
+        body = np.frombuffer(b"".join(proofs), np.uint8).reshape(len(rows), -1)
+        return PROOF.to_coordinator(self._shard, np.array(rows), body)
 
     def _prove(
         self, attempt: _DeviceAttempt, challenge: bytes, width: int, bound: float
     ) -> list[bytes]:
-        """Return the proof of each device in the sum, with its signature."""
+        """Return the proof of each device in the sum, with its signature; none is empty bytes."""
         rows, of, bits = attempt.rows, attempt.of, 8 * self.fixed.wire
         devices, size = self._shard.devices[rows], width * self.fixed.wire
         assert attempt.masked is not None  # noqa: S101 - sent before the challenge
@@ -277,7 +280,11 @@ class BoundedAggregator(SecureAggregator):
                 pair_projected=pair[place],
                 pair_blinding=blindings[place],
             )
-            proof = shortness.prove(statement, witness, entropy.draw)
+            try:
+                proof = shortness.prove(statement, witness, entropy.draw)
+            except ValueError:  # its noise is longer than the bound, with probability 2^-58
+                proofs.append(b"")
+                continue
             record = evidence.Signed.of(
                 of,
                 device,
@@ -646,7 +653,10 @@ class BoundedCoordinator(SecureCoordinator):
         digest = blake2b(digest_size=PUBLIC_HASH, person=b"lumos vectors")
         for device in sorted(attempt.bodies):
             digest.update(attempt.bodies[device])
-        attempt.challenge = entropy.draw(PUBLIC_HASH) + digest.digest()
+        # A coordinator that is restarted draws the same key: for other vectors, another nonce.
+        fixed, key = digest.digest(), entropy.draw(PUBLIC_HASH)
+        nonce = blake2b(fixed, digest_size=PUBLIC_HASH, key=key, person=b"lumos nonce").digest()
+        attempt.challenge = nonce + fixed
         to = np.flatnonzero(attempt.joined)
         body = np.frombuffer(attempt.challenge, np.uint8)
         yield CHALLENGE.from_coordinator(to, np.broadcast_to(body, (len(to), len(body))))

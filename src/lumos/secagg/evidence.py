@@ -225,8 +225,7 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
     """Two things that a device signed and that contradict each other."""
 
     device: int
-    signed: tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
-    """The fields of `Signed`."""
+    signed: Signed
     signature: bytes
     secret: bytes = b""
     """The self secret, where the commitment to its mask is wrong."""
@@ -247,14 +246,14 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
         record: Signed, device: int, secret: Elements, signature: bytes
     ) -> "Evidence":
         """Return evidence of a wrong commitment to a self mask."""
-        return Evidence(device, tuple(record), signature, secret.astype("<u2").tobytes())
+        return Evidence(device, record, signature, secret.astype("<u2").tobytes())
 
     @staticmethod
     def of_shares(record: Signed, answers: SharesOf, pledge: bytes, signature: bytes) -> "Evidence":
         """Return evidence of shares that do not give the published secret."""
         return Evidence(
             answers.device,
-            tuple(record),
+            record,
             signature,
             pledge=pledge,
             given=answers.given.tobytes(),
@@ -280,7 +279,7 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
             fixed: the form of numbers.
             width: numbers of a vector.
         """
-        record = Signed(*self.signed)
+        record = self.signed
         if not 0 <= self.device < graph.total or record.challenge != challenge:
             return False
         digest = record.digest(of, self.device)

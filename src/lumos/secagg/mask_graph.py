@@ -112,9 +112,11 @@ class MaskGraph:
 # there. A commitment names its device, so a copy of it opens nowhere else.
 #
 # **Void draws.** Whoever withholds its contribution can see the seed first. So a contribution that
-# is missing, or opens no commitment, voids the draw for all: there is another one, with fresh
-# contributions, and after `DRAWS` of them an error. The adversary chooses among `DRAWS` seeds at
-# most, and the failure bound is divided by that number (`lumos.secagg.parameters`).
+# is missing, or opens no commitment, voids the draw for all. There is another one, with fresh
+# contributions, from which whoever withheld one is barred: it counts as absent. After `DRAWS` of
+# them there is an error, so a run survives `DRAWS` - 1 devices that withhold one after the other.
+# The adversary chooses among `DRAWS` seeds at most, and the failure bound is divided by that number
+# (`lumos.secagg.parameters`).
 #
 # **Absent devices.** Whoever binds itself to nothing in a draw contributes 16 zero bytes, by rule.
 # The coordinator shows so by its list, and cannot do it to a device that takes part: that one does
@@ -168,9 +170,9 @@ def hold_draw(total: int, minimum: int | None = None, plan: bytes = b"") -> Prog
         minimum: how many have to take part; None: all of them.
         plan: as in `PublicRandomness`.
     """
-    everyone = np.arange(total)
+    everyone, barred = np.arange(total), np.zeros(total, np.bool_)
     for draw in range(DRAWS):
-        bound, absent = _filled((yield DRAW_COMMITMENT.nothing()), total, PUBLIC_HASH)
+        bound, absent = _filled((yield DRAW_COMMITMENT.nothing()), total, PUBLIC_HASH, barred)
         if total - len(absent) < (total if minimum is None else minimum):
             yield DRAW_DIGEST.nothing()
             continue
@@ -179,8 +181,10 @@ def hold_draw(total: int, minimum: int | None = None, plan: bytes = b"") -> Prog
             bound[absent] = commitments(nothing, absent, total, draw, plan)
         digest = np.frombuffer(list_digest(bound), np.uint8)
         yield DRAW_DIGEST.from_coordinator(everyone, np.broadcast_to(digest, (total, PUBLIC_HASH)))
-        shown, _ = _filled((yield DRAW_CONTRIBUTION.nothing()), total, CONTRIBUTION)
-        if not np.array_equal(commitments(shown, everyone, total, draw, plan), bound):
+        shown, _ = _filled((yield DRAW_CONTRIBUTION.nothing()), total, CONTRIBUTION, barred)
+        withheld = (commitments(shown, everyone, total, draw, plan) != bound).any(axis=1)
+        if withheld.any():
+            barred |= withheld
             yield DRAW_LIST.nothing()
             continue
         listed = np.ascontiguousarray(shown).ravel()
@@ -252,19 +256,20 @@ def _received(shard: Shard, inbox: Inbox) -> Bytes | None:
     return np.ascontiguousarray(inbox.body[0])
 
 
-def _filled(inbox: Inbox, total: int, size: int) -> tuple[Bytes, Ints]:
-    """[total, size] what each device sent, zeros where it sent nothing; and who did not."""
+def _filled(inbox: Inbox, total: int, size: int, barred: Flags) -> tuple[Bytes, Ints]:
+    """[total, size] what each device sent, zeros where it sent nothing or is barred; and whose."""
     sender = inbox.sender
     # Senders are sorted. As unsigned numbers negative ids are huge.
     if len(sender) and sender.view(np.uint64).max() >= total:
         raise WrongSender("a message came from a device that does not exist")
     if (np.diff(sender) == 0).any():
         raise WrongSender("a device sent the same thing twice")
-    if len(sender) == total:
+    if len(sender) == total and not barred.any():
         return inbox.body, sender[:0]
     filled = np.zeros((total, size), np.uint8)
     filled[sender] = inbox.body
-    return filled, np.setdiff1d(np.arange(total), sender)
+    filled[barred] = 0
+    return filled, np.union1d(np.setdiff1d(np.arange(total), sender), np.flatnonzero(barred))
 
 
 def _void() -> DrawVoid:

@@ -373,6 +373,10 @@ class RestartableTrainer(Trainer[Any], Protocol):
         """Senders of messages of sums that were dropped since the last call."""
         ...
 
+    def excluded(self) -> dict[int, str]:
+        """Devices that lied in sums, and how, at the coordinator."""
+        ...
+
     def has_sessions(self, epoch: int) -> bool:
         """Return True if two devices have sessions in epoch `epoch` + 1; after the last epoch, in
         `finish`."""

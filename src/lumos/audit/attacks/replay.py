@@ -24,7 +24,7 @@ from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.facts import GraphPart, parts_of
 from lumos.runs.loop import IDEAL_TOPICS, Federation
-from lumos.secagg.noise import Noise
+from lumos.secagg.noise import Bound, Noise
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule
@@ -128,6 +128,7 @@ class GivenSums(NoisySums):
         noise: Noise | None,
         step: int,
         drop_stage: npt.NDArray[np.int8] | None = None,
+        bound: Bound | None = None,
     ) -> Program[Doubles]:
         """Return the next total, whatever the devices add."""
         yield from ()

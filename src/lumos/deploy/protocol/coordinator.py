@@ -183,6 +183,9 @@ class CoordinatorParticipant:
             self.ended = self.ended or f"{self.job.name(min(self.phase, self.job.last))}: {error}"
         for device in self.job.refused():
             self._log(f"device {device}: a message of a sum breaks the rules; dropped")
+        for device, lie in self.job.excluded().items():
+            if device not in self.out:
+                self._leave_out(device, f"lied in a sum ({lie})", f"excluded: {lie}")
         self._announce()
 
     def due(self, now: float) -> list[tuple[int, list[Frame]]]:
@@ -325,10 +328,11 @@ class CoordinatorParticipant:
         place = (self.phase, self.attempt)
         return [device for device in self.present() if self._ready.get(device) != place]
 
-    def _leave_out(self, device: int, why: str) -> None:
+    def _leave_out(self, device: int, why: str, note: str = "") -> None:
         phase = self.job.name(min(self.phase, self.job.last))
-        self._store.leave_out(device, phase)
-        self.left_out[device] = phase
+        kept = f"{phase}, {note}" if note else phase
+        self._store.leave_out(device, kept)
+        self.left_out[device] = kept
         self.out.add(device)
         self.online.discard(device)
         self._mailbox.leave_out(device)

@@ -8,7 +8,8 @@ draws there comes from its secret, the phase and the attempt, and the same messa
 reach it again: those that it received before are on its disk (`rounds`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
+from lumos.crypto.entropy import Expanded
 from lumos.crypto.groups import Group, choose_group
 from lumos.deploy.protocol.mailbox import MIN_UNREAD
 from lumos.device.randomness import (
@@ -42,8 +44,10 @@ from lumos.exchange.messages import TOPICS, Batch, Door, Inbox, Outbox
 from lumos.graph.facts import GraphPart
 from lumos.graph.parts.manifest import Manifest
 from lumos.ldp.account import PrivacyAccount, Seal
+from lumos.secagg import signing
 from lumos.secagg.openings import OpenedSums
 from lumos.secagg.parameters import mask_parameters
+from lumos.secagg.signing import SIMULATED, Signatures
 from lumos.storage import part_of
 from lumos.training.config import Config
 from lumos.training.problem import Problem
@@ -258,6 +262,8 @@ class TrainingJob:
         stays: whether the device answers after the training, also after a restart.
         account: privacy account of the device over all runs; None for none.
         plan: digest of the signed plan.
+        signatures: of messages of sums; None: simulated ones.
+        nonces: what the coordinator draws from; None for a device, or fresh randomness.
     """
 
     def __init__(
@@ -272,8 +278,11 @@ class TrainingJob:
         stays: bool = False,
         account: PrivacyAccount | None = None,
         plan: bytes = b"",
+        signatures: Signatures | None = None,
+        nonces: DeviceKeys | None = None,
     ) -> None:
         self._manifest, self._config, self._keys = manifest, config, keys
+        self._signatures, self._draws = signatures or SIMULATED, keys or nonces
         self.account, self._plan = account, plan
         self._opened, self._on_epoch = opened or OpenedSums(), on_epoch
         self._stays = stays
@@ -376,13 +385,18 @@ class TrainingJob:
         Args:
             attempt: another one has other masks, and other sessions.
         """
-        program = self._program(phase, attempt)
-        if self._keys is None:
-            return program
         # Another version may draw in another order: it never meets what this one has drawn.
         name = f"{__version__} {phase} {attempt}".encode()
-        expanded = self._keys.expanded("programs", name)
-        return played(program, unchanged, lambda: entropy.within(expanded))
+        expanded = None if self._draws is None else self._draws.expanded("programs", name)
+        return played(
+            self._program(phase, attempt), unchanged, lambda: self._drawing_from(expanded)
+        )
+
+    @contextmanager
+    def _drawing_from(self, expanded: Expanded | None) -> Iterator[None]:
+        """Set what programs draw from and sign with."""
+        with entropy.within(expanded), signing.within(self._signatures):
+            yield
 
     def _program(self, phase: int, attempt: int) -> Program[None]:
         if phase == TREES:
@@ -413,6 +427,10 @@ class TrainingJob:
     def refused(self) -> list[int]:
         """Return the senders whose messages of sums were dropped since the last call."""
         return [] if self._trainer is None else self._trainer.refused()
+
+    def excluded(self) -> dict[int, str]:
+        """Return the devices that lied in sums, and how, at the coordinator."""
+        return {} if self._trainer is None else self._trainer.excluded()
 
     def state_dict(self, phase: int) -> Arrays:
         """Return the state from which the participant begins `phase` after a restart."""
