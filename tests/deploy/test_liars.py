@@ -50,7 +50,7 @@ class AtFirst:
 @pytest.fixture
 def lying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def use(kind: type[BoundedAggregator]) -> None:
-        monkeypatch.setitem(AGGREGATORS, "secure", AtFirst(kind))  # type: ignore[arg-type]
+        monkeypatch.setitem(AGGREGATORS, "secure", AtFirst(kind))
 
     return use  # type: ignore[return-value]
 
@@ -66,7 +66,7 @@ def weights(federation: Federation, participant: int) -> dict[str, np.ndarray]:
 def without(parts: PartsFolder) -> dict[str, np.ndarray]:
     """Weights of a run in which the device sends no vector, and is left out by nobody's lie."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(AGGREGATORS, "secure", AtFirst(lies.NoVector))  # type: ignore[arg-type]
+        patch.setitem(AGGREGATORS, "secure", AtFirst(lies.NoVector))
         federation = Federation(parts, SETTINGS)
         federation.run()
     return weights(federation, COORDINATOR)

@@ -241,7 +241,7 @@ class Disagrees(Liar):
             found[self._pairs.of[0, : self.pairs], 0] ^= 1
             return found
 
-        masks.pledges = other
+        masks.pledges = other  # type: ignore[assignment]
         try:
             program = super()._pledge()
             outbox = next(program)
