@@ -181,14 +181,14 @@ class SilentDevice:
         summed, sent = NoisySums.sum, neighbour_messages.send_over
         oracle = self
 
-        def silent_sum(this: NoisySums, update: Any, noise: Any, step: int) -> Any:
+        def silent_sum(this: NoisySums, update: Any, noise: Any, step: int, **more: Any) -> Any:
             stages = np.full(12, Stage.NEVER, np.int8)
             if oracle.sums == sum_number and stage is not None:
                 stages[LOST] = stage
             elif oracle.sums >= sum_number:
                 stages[LOST] = Stage.WRAPPED
             oracle.sums += 1
-            return summed(this, update, noise, step, stages)
+            return summed(this, update, noise, step, stages, **more)
 
         def silent_send(topic: Any, shard: Any, slots: Any, bodies: Any, *others: Any) -> Any:
             if oracle.sums < sum_number + (stage is not None):

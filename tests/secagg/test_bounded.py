@@ -338,6 +338,25 @@ def test_colluding_devices_can_only_shift_between_themselves() -> None:
     check_sum(outcome, ())  # what one adds the other takes away
 
 
+class Sacrifices(ShiftsDown):
+    """It claims another self mask too, and is caught: the other one's numbers would stay."""
+
+    def _masked(self, vectors: Any, *others: Any) -> Outbox:
+        return BoundedAggregator._masked(self, vectors, *others)
+
+    def _projected(self, attempt: Any, secrets: Any, drawn: bytes, width: int) -> Any:
+        masked, own, pair = super()._projected(attempt, secrets, drawn, width)
+        return masked, [self._shifted(own[0], width, drawn)], pair
+
+
+@pytest.mark.parametrize("width", [40, 300])
+def test_a_liar_that_is_caught_on_purpose_leaves_nothing_for_another(width: int) -> None:
+    outcome = run({LIAR: ShiftsUp, OTHER: Sacrifices}, width)
+    assert list(outcome.excluded) == [OTHER]
+    for totals in (outcome.coordinator, outcome.totals[0]):
+        assert np.isnan(totals[0]).all()  # left out by all, not off by what the other one added
+
+
 def test_a_liar_protected_by_another_spoils_the_sum_and_both_are_named() -> None:
     class Withholds(Liar):
         def changed(self, outbox: Outbox) -> Outbox:

@@ -48,7 +48,10 @@ confirm the same.
   probability 2^-128 for each that it tries.
 
 **Integrity**, if the coordinator follows the protocol: all devices that are not excluded together
-add at most the proved bound for each of them. Colluding devices can shift numbers between
+add at most the proved bound for each of them. Where a device is excluded in step 6, the D_u of the
+others are checked again without it: a liar that is caught on purpose could have moved numbers for
+another one. If they do not add up, or a seed shared with a liar is withheld, the sum is *spoiled*:
+it was opened once, and is left out by all. Colluding devices can shift numbers between
 themselves, and nothing else: pair masks are checked in their sum. An honest device is never
 excluded: pledges of two honest ends agree, its proof is valid, its D_u is what its seeds give, and
 its self commitment fits. More than 2t - k - 1 pairs whose pledges differ are more than its
@@ -845,7 +848,7 @@ class BoundedCoordinator(SecureCoordinator):
             body_size = SHARE * len(liars)
             sent = self._taken((yield SEEDS.nothing()), answering, lambda _: body_size)
             found = self._liars_seeds(attempt, liars, sent)
-            if found is None:
+            if found is None or not self._cancels_without(attempt, found):
                 yield self._send_note(SPOILED)
                 return np.full(attempt.width, np.nan)
             seeds = found
@@ -946,6 +949,43 @@ class BoundedCoordinator(SecureCoordinator):
                     return None
                 found[liar][other] = seed[0]
         return found
+
+    def _cancels_without(
+        self, attempt: _CoordinatorAttempt, seeds: dict[int, dict[int, Words]]
+    ) -> bool:
+        """Return whether the D_u of the others add up to their masks with liars.
+
+        All D_u added up. A liar that is excluded may have moved numbers into its own D_u, for a
+        second one that stays: without it the others have to add up again.
+
+        Args:
+            seeds: by liar and neighbour, checked against pledges.
+        """
+        drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
+        keys, adds, blinding = [], [], 0
+        for liar, of_liar in seeds.items():
+            for other, seed in of_liar.items():
+                low, high = np.array([min(liar, other)]), np.array([max(liar, other)])
+                keys.append(masks.pair_keys_of(seed[None], low, high, attempt.of)[0])
+                adds.append(other < liar)
+                blinding += pair_blinding(seed, drawn) * (1 if other < liar else -1)
+        added = np.array(adds, np.bool_)
+        halves = masks.mask_halves(
+            1,
+            attempt.width,
+            np.array(keys, np.uint32).reshape(-1, 8),
+            np.where(added, 0, masks.NOBODY),
+            np.where(added, masks.NOBODY, 0),
+            bits,
+        )
+        projected = shortness.projection(drawn, attempt.width).apply_halves(*halves)[0]
+        assert attempt.verified is not None  # noqa: S101 - opened after verification
+        pairs = [
+            pair
+            for device, pair in zip(sorted(attempt.proofs), attempt.verified.pair, strict=True)
+            if device not in seeds and pair is not None
+        ]
+        return shortness.cancel(pairs, projected, blinding)
 
     def _total_without(
         self,
