@@ -137,7 +137,7 @@ class LyingClassifier(StrictClassifier):
         super().__init__(shard, endpoint, part, schedule)
         self._strategy, self._proofs = strategy, proofs
         self._lying = liars
-        self.liars, self.excluded = len(liars), 0
+        self.liars, self.barred = len(liars), 0
         """Numbers of liars that are in sums, and that were excluded."""
         self.roles = part.roles
 
@@ -170,7 +170,7 @@ class LyingClassifier(StrictClassifier):
         if self._strategy.within and length > reach:
             lie = lie * (reach / length)
         if self._proofs and float(np.linalg.norm(lie)) > self.liars * bound * (1 + 1e-12):
-            self.excluded, self.liars = self.liars, 0
+            self.barred, self.liars = self.liars, 0
             return honest
         return honest + lie
 
@@ -425,7 +425,7 @@ def run_with_liars(
         accuracy=float(right.mean()),
         estimate=trainer.selection.estimates().get("selected_accuracy", math.nan),
         choice=schedule.candidates[trainer.choice],
-        excluded=trainer.excluded,
+        excluded=trainer.barred,
         left_out=trainer.left_out,
     )
 
