@@ -218,7 +218,7 @@ class Chooser(InMemoryOnly):
         self._keys = None  # base transfers are made once
         drawn = np.frombuffer(entropy.draw(CHECK_ROWS // 8), np.uint8)
         chosen = np.append(np.packbits(self._chosen, bitorder="little"), drawn)
-        columns = masked_columns(one, other, chosen).tobytes()
+        columns = self._masked(one, other, chosen).tobytes()
         matrix = challenge(sid, columns)
         x = column_hashes(matrix, chosen[None]).tobytes()
         return columns + x + consistency(sid, x, column_hashes(matrix, one))
@@ -228,6 +228,9 @@ class Chooser(InMemoryOnly):
         own = pads(self._rows, label, correction.shape[1], correction.dtype)
         own += correction * self._chosen[:, None].astype(correction.dtype)
         return own
+
+    def _masked(self, one: Bytes, other: Bytes, chosen: Bytes) -> Bytes:
+        return masked_columns(one, other, chosen)
 
     def _base(self) -> SenderKeys:
         if self._keys is None:
