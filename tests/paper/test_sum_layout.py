@@ -18,7 +18,7 @@ from lumos import Graph
 from lumos.errors import InputError
 from lumos.paper.messages import CLEAR_FEATURES
 from lumos.paper.profile import NARROW_UPDATES
-from lumos.paper.updates import FIRST_EXPONENT, NEAR, SumLayout
+from lumos.paper.updates import LEAST_EXPONENT, NEAR, SumLayout
 from lumos.secagg import FixedPoint
 from lumos.training.config import UPDATES, Config
 
@@ -73,12 +73,12 @@ def test_nothing_wraps_if_everybody_exceeds_the_range(devices: int) -> None:
     words = fixed.encode(one).astype(np.uint64) * devices
     total = fixed.decode(fixed.unpack(fixed.pack(words.astype(fixed.dtype)))[0])
     gradient, statistics = layout.read(total)
-    first = max(FIRST_EXPONENT, fixed.fraction_bits - 24)
+    first = max(LEAST_EXPONENT, fixed.fraction_bits - 24)
     end = 2.0**first * devices
     assert gradient[:2].tolist() == [-end, end / 2]  # the direction is kept
     assert statistics.tolist() == [2.0 * devices, devices, 0, 0]
     assert layout.clipped_devices == devices
-    assert layout.exponents.tolist() == [first + 2, max(first - 1, fixed.fraction_bits - 24, 0)]
+    assert layout.exponents.tolist() == [first + 2, first]
     assert "exceeded the range of 32-bit sums" in layout.warnings()[0]
 
 
@@ -91,7 +91,7 @@ def test_a_range_is_halved_until_somebody_is_near() -> None:
         layout.read(fixed.decode(fixed.encode(vectors)[0]))
     near, least = 2.0**layout.exponents
     assert near * NEAR <= 10 < near * NEAR * 2
-    assert least == 1.0
+    assert least == 2.0**LEAST_EXPONENT
     again = SumLayout(CONFIG, 22_470, [1, 1])
     again.load_state_dict(layout.state_dict())
     assert_array_equal(again.exponents, layout.exponents)
@@ -148,8 +148,8 @@ def test_a_simulation_in_the_clear_does_not_depend_on_the_words(sixty: Graph) ->
 def test_ranges_of_a_copy_are_its_own() -> None:
     layout = SumLayout(CONFIG, 900, [1])
     copy = deepcopy(layout)
-    copy.read(np.zeros(copy.width))
-    assert layout.exponents.tolist() == [FIRST_EXPONENT] != copy.exponents.tolist()
+    copy.read(np.ones(copy.width))
+    assert layout.exponents.tolist() == [LEAST_EXPONENT] != copy.exponents.tolist()
 
 
 def with_features(graph: Graph, features: np.ndarray) -> Graph:

@@ -171,7 +171,8 @@ def test_local_steps_go_down_the_losses_of_single_devices(sixty: Graph) -> None:
     model = FullModel(trained.config.model, 600, graph.class_count)
     model.initialise(PublicRandomness(3).generator("weights"))
     start, own = model.vector(), np.asarray(sparse(graph.features).toarray(), np.float32)
-    tree = Trees.of(Forest.grow(np.zeros(1), np.zeros(2, np.int64), np.empty(0), np.empty(0, bool)))
+    none = np.zeros(1, np.int64)
+    tree = Trees.of(Forest(devices=none[:1], owner=none[:0], neighbour=none[:0]))
     expected = np.zeros(len(start))
     for device in np.flatnonzero(roles == Role.TRAIN):
         weights = start

@@ -9,7 +9,7 @@ multiples of 2^(e - f), f fraction bits of the fixed point:
 A device whose gradient of a tensor exceeds the range scales it down to the range, as gradients are
 clipped, and says so by a flag; a second flag says that a number exceeds an eighth of the range. The
 sum counts both flags, for each tensor. After an epoch in which anybody was clipped the range grows
-fourfold; after one in which nobody set the second flag it is halved, down to ±1: a network that has
+fourfold; after one in which nobody set the second flag it is halved, down to ±4: a network that has
 learnt its devices has small gradients, until one of them is suddenly wrong. So ranges are functions
 of earlier sums, and the same at every participant.
 
@@ -28,8 +28,8 @@ from lumos.secagg.parameters import FixedPoint
 from lumos.training.config import UPDATES, Config
 from lumos.typing import Arrays, Doubles, Ints
 
-FIRST_EXPONENT = 2
-"""Ranges begin at ±4, or where steps are 2^-24: a fresh network's gradients stay below 2."""
+LEAST_EXPONENT = 2
+"""Ranges begin at ±4, and never become smaller: a fresh network's gradients stay below 2."""
 MAX_EXPONENT = int(math.log2(UPDATES.limit))
 GROWTH = 2
 """Doublings of a range that was too narrow."""
@@ -57,9 +57,9 @@ class SumLayout:
         """Sums in the clear have as many words, but are not rounded to the ranges."""
         self._bits = FixedPoint.of(config.updates, devices).fraction_bits
         self._digits = math.ceil((MAX_EXPONENT + STEP_BITS + 1) / self._bits)
-        self._least = max(0, self._bits - STEP_BITS)
-        """e of the smallest range: ±1, or that whose steps are 2^-24."""
-        self.exponents: Ints = np.full(len(sizes), max(FIRST_EXPONENT, self._least))
+        self._least = max(LEAST_EXPONENT, self._bits - STEP_BITS)
+        """e of the smallest range, or of that whose steps are 2^-24."""
+        self.exponents: Ints = np.full(len(sizes), self._least)
         """[tensors] e of each range ±2^e."""
         self.clipped_devices = 0
         """Most devices that scaled down a gradient in one epoch."""
