@@ -5,6 +5,7 @@ broker among them; 10 % of packets lost, doubled and late; a partition of 10 s. 
 run: the weights of the simulation, and bytes on the wire against those of the ledger.
 
     python benchmarks/chaos.py [--graph demo:60] [--kills 20] [--epochs N] [--calm] [--paper]
+        [--task link]
 """
 
 import argparse
@@ -79,8 +80,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--calm", action="store_true", help="without any fault, to compare")
     parser.add_argument("--paper", action="store_true", help="the paper's training")
+    parser.add_argument("--task", default="classify")
     asked = parser.parse_args()
-    settings: dict[str, Any] = {} if asked.epochs is None else {"epochs": asked.epochs}
+    settings: dict[str, Any] = {"task": asked.task}
+    if asked.epochs is not None:
+        settings["epochs"] = asked.epochs
     shards = 1
     if asked.paper:  # torch adds up the numbers of one device as a device does
         settings |= {"profile": "paper", "balancer": "greedy", "select": "last"}

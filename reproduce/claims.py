@@ -84,6 +84,8 @@ class Line:
     score_digits: int = 2
     counted: tuple[str, ...] = ("literal", "corrected")
     """Columns that count for the verdict."""
+    run: str = ""
+    """The command, if it is not that of the figure."""
 
     @property
     def verdict(self) -> Verdict:
@@ -115,7 +117,7 @@ class Line:
     @property
     def command(self) -> str:
         """The command that prints the numbers."""
-        return f"`python -m reproduce {self.figure} --graph {self.graph}`"
+        return f"`{self.run or f'python -m reproduce {self.figure} --graph {self.graph}'}`"
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of `HEADINGS`."""

@@ -23,7 +23,7 @@ from lumos.errors import InputError
 from lumos.evaluation.pool import plain_settings
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
-from reproduce import claims, liars_tables, sentences, strict_tables
+from reproduce import claims, heterogeneity, liars_tables, sentences, strict_tables
 from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.evaluation import MEASURES, Outcome, PaperEvaluation, Scores
 from reproduce.figures import COST_MEASURES, cost_by_balancer
@@ -45,6 +45,7 @@ PAGES = (
     "docs/howto/own-model.md",
     "docs/deployment.md",
     "docs/liars.md",
+    "docs/paper-devices.md",
 )
 """Files that have generated blocks or sentences."""
 TRADEOFF = "docs/figures/strict-tradeoff.svg"
@@ -152,8 +153,12 @@ def _control(scores: Scores, digits: int) -> str:
 
 def claims_block(kept: Kept, graph: str) -> str:
     """Return one row for each claim about a graph."""
+    evaluation = kept.evaluation(graph)
+    measured = heterogeneity.lines(
+        kept.read("heterogeneity.json"), graph, evaluation.dataset.paper_name
+    )
     return table(
-        claims.HEADINGS, [line.cells() for line in claims.lines_of(kept.evaluation(graph))]
+        claims.HEADINGS, [line.cells() for line in (*claims.lines_of(evaluation), *measured)]
     )
 
 
@@ -494,7 +499,45 @@ def timing_block(kept: Kept) -> str:
     return table(headings, rows)
 
 
+def heterogeneity_block(kept: Kept, task: str) -> str:
+    """Return what balanced trees save of the time of an epoch."""
+    headings = ["graph", "what takes time", "without balancing", "greedy", "MCMC", "optimal"]
+    return table(headings, heterogeneity.rows(kept.read("heterogeneity.json"), task))
+
+
+PAPER_RUNS = {"classify": "classification", "link": "links"}
+
+
+def paper_devices_block(kept: Kept) -> str:
+    """Return the paper's training on real devices, beside the simulation."""
+    rows = []
+    for key, cell in kept.read("paper-devices.json").items():
+        graph, task, backbone = key.split(", ")
+        wire, epochs = cell["wire_bytes"], cell["epochs"]
+        equal = cell["trees_equal"] and cell["weights"] == cell["losses"] == 0
+        apart = f"up to {max(cell['weights'], cell['losses']):.0e} apart"
+        rows.append(
+            [
+                graph,
+                f"{PAPER_RUNS[task]}, {backbone.upper()}",
+                f"{cell['seconds_per_epoch']:.2f}",
+                f"{1e3 * cell['cpu_seconds'] / epochs:.0f} ms",
+                f"{wire / epochs / 1e3:,.0f} kB",
+                f"{wire / cell['ledger_bytes']:.2f} times",
+                f"{cell['megabytes']:.0f} MB",
+                "equal" if equal else apart if cell["trees_equal"] else "trees differ",
+            ]
+        )
+    headings = ["graph", "task, network", "seconds per epoch", "processor time of a device",
+                "bytes of a device", "against its ledger", "memory of its own",
+                "trees, weights, losses"]  # fmt: skip
+    return table(headings, rows)
+
+
 BLOCKS: dict[str, Callable[[Kept], str]] = {
+    "heterogeneity": partial(heterogeneity_block, task="classify"),
+    "heterogeneity-link": partial(heterogeneity_block, task="link"),
+    "paper-devices": paper_devices_block,
     "timing": timing_block,
     "comparison": comparison_block,
     "results": results_block,
