@@ -78,9 +78,10 @@ def _time(values: Sequence[float]) -> str:
 
 
 def _saving(values: Sequence[float]) -> str:
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
     shown = f"{np.mean(values) + 0.0:.1f}".replace("-0.0", "0.0")
-    return f"{shown} ± {error:.1f} %"
+    if len(values) < 2:
+        return f"{shown} %"
+    return f"{shown} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.1f} %"
 
 
 def lines(found: Found, graph: str, paper_name: str) -> list[Line]:
