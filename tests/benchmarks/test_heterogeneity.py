@@ -48,7 +48,8 @@ def by_events(graph: lumos.Graph, rounds: list[Round], speeds: np.ndarray) -> fl
         for one in range(total)
     ]
     sent: dict[tuple[int, int], float] = {}
-    queue, waiting, end = [(0.0, one, 0) for one in range(total)], [], 0.0
+    queue, end = [(0.0, one, 0) for one in range(total)], 0.0
+    waiting: list[tuple[int, int]] = []
     while queue or waiting:
         for item in [*waiting]:
             one, place = item
