@@ -17,7 +17,7 @@ from lumos.ldp.account import PrivacyAccount, Seal
 from lumos.ldp.bounds import Features
 from lumos.storage import part_of
 from lumos.strict.features import FeatureScaling, ScalingSums
-from lumos.strict.guarantees import noise_added
+from lumos.strict.guarantees import noise_added, summands
 from lumos.strict.stages import Schedule, Stage
 from lumos.strict.sums import NoisySums
 from lumos.training.problem import rows_of
@@ -203,8 +203,11 @@ class StrictTrainer(SummingTrainer, ABC):
         }
 
     def noise_added(self) -> str:
-        """Return a sentence on the devices and the noise of sums; see `RestartableTrainer`."""
-        return noise_added(self.schedule, self.sums.fewest)
+        """Return sentences on devices, noise and summands; see `RestartableTrainer`."""
+        added = noise_added(self.schedule, self.sums.fewest)
+        proofs = self.schedule.config.updates.proofs
+        features = int(self.features.shape[1])
+        return f"{added} {summands(self.schedule, features, proofs=proofs)}"
 
     @abstractmethod
     def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:
