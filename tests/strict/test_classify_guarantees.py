@@ -187,14 +187,14 @@ def test_without_propagated_labels_an_edge_is_in_sums_only() -> None:
 def test_the_reading_says_what_a_simulation_does_not_do(
     settings: dict[str, Any], simulated: str | None
 ) -> None:
-    sentence = reading(schedule_of(**settings))
+    sentence = reading(schedule_of(**settings), 30)
     assert "several runs add up" in sentence
     assert ("simulation" in sentence) == (simulated is not None)
     assert simulated is None or simulated in sentence
 
 
 def test_with_a_book_the_reading_says_what_columns_for_life_are() -> None:
-    sentence = reading(schedule_of(account=Path("account")))
+    sentence = reading(schedule_of(account=Path("account")), 30)
     assert "A label costs the largest ε of all its draws" in sentence
     assert "Columns for life count what is seen in all runs with this account" in sentence
     assert "ε = 4 for labels, 64 for propagated labels, and 31 for sums" in sentence

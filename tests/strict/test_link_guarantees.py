@@ -107,10 +107,10 @@ def test_bits_of_a_run_are_within_those_that_the_table_says() -> None:
 
 
 def test_how_to_read_the_table() -> None:
-    text = reading(schedule())
+    text = reading(schedule(), 30)
     assert "at most 16 score queries in this run" in text
-    assert "in its life" in reading(schedule(account="account"))
-    assert "for measuring only" in reading(schedule(score_queries=0))
+    assert "in its life" in reading(schedule(account="account"), 30)
+    assert "for measuring only" in reading(schedule(score_queries=0), 30)
     assert "semi-honest" in text
     assert "enrolling several devices" in text
 

@@ -130,15 +130,15 @@ def test_delta_above_one_over_n_is_refused(
 def test_the_reading_says_who_may_collude_and_be_missing() -> None:
     both: list[tuple[Any, Any]] = [(schedule_of(), reading), (link_schedule(), link_reading)]
     for made, said in both:
-        text = said(made)
+        text = said(made, 30)
         assert "up to 10 % of the devices collude, while 5 % add no noise" in text
         updates = replace(made.config.updates, corrupt=0.2, dropped=0.01, minimum=700)
-        text = said(replace(made, config=replace(made.config, updates=updates)))
+        text = said(replace(made, config=replace(made.config, updates=updates)), 30)
         assert "up to 20 % of the devices collude, while 30 % add no noise" in text
 
 
 def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
-    text = reading(schedule_of())
+    text = reading(schedule_of(), 30)
     for fact in (
         "who trains, who validates and who has a label",
         "the number of devices",
@@ -149,12 +149,12 @@ def test_the_reading_names_what_is_public_and_what_is_outside() -> None:
         "Scores are the observer's",
     ):
         assert fact in text
-    assert "negative" not in reading(schedule_of(signs="nonnegative"))
-    assert "follow from exact sums" in reading(schedule_of(protect="none"))
-    links = link_reading(link_schedule())
+    assert "negative" not in reading(schedule_of(signs="nonnegative"), 30)
+    assert "follow from exact sums" in reading(schedule_of(protect="none"), 30)
+    links = link_reading(link_schedule(), 30)
     assert "the number of features, and whether any of them is negative" in links
     assert "thresholds" in links
-    beside = reading(schedule_of(control=True)), link_reading(link_schedule(control=True))
+    beside = reading(schedule_of(control=True), 30), link_reading(link_schedule(control=True), 30)
     for said in beside:
         assert "nor any account covers" in said
         assert "would cost as much again" in said

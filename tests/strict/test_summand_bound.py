@@ -70,7 +70,7 @@ def test_summands_of_real_vectors_are_within_the_bound(
         places.append((stage, step))
         return (yield from stage.sum(self, step, randomness))
 
-    def adding(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
+    def adding(self: NoisySums, update: Any, noise: Any, step: int, **more: Any) -> Any:
         vectors = self.rounded(update(True))
         stage, number = places[-1]
         hosted, width = vectors.shape
@@ -80,7 +80,7 @@ def test_summands_of_real_vectors_are_within_the_bound(
         norms = np.linalg.norm(vectors + self.rounded(shares), axis=1)
         share = norms.max() / stage.summand_bound(number, width)
         seen[stage.name] = max(share, seen.get(stage.name, 0.0))
-        return (yield from original(self, update, noise, step))
+        return (yield from original(self, update, noise, step, **more))
 
     monkeypatch.setattr(StrictTrainer, "_sum", going)
     monkeypatch.setattr(NoisySums, "sum", adding)

@@ -15,8 +15,8 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "liars.json"
 
 
 def test_the_bound_of_every_stage_is_named_and_not_too_small() -> None:
-    schedule = schedule_of(devices=2000, training=1000, validation=500, classes=6)
-    text = summands(schedule, 600, proofs=True)
+    schedule = schedule_of(devices=2000, training=1000, validation=500, classes=6, proofs=True)
+    text = summands(schedule, 600)
     named = {name: float(clips) for name, clips in re.findall(r"([a-z_]+) ([\d.]+)[,;]", text)}
     for stage, step in schedule.sums:
         width = stage.width(600)
@@ -26,9 +26,9 @@ def test_the_bound_of_every_stage_is_named_and_not_too_small() -> None:
 
 
 def test_products_have_no_bound_and_semi_honest_runs_say_so() -> None:
-    assert "Nothing bounds summands of products." in summands(link_schedule(), 30, proofs=True)
-    assert "one that lies can ruin the run" in summands(schedule_of(), 30, proofs=False)
-    assert "nothing bounds" in summands(schedule_of(protect="none"), 30, proofs=True)
+    assert "Nothing bounds summands of products." in summands(link_schedule(proofs=True), 30)
+    assert "one that lies can ruin the run" in summands(schedule_of(), 30)
+    assert "nothing bounds" in summands(schedule_of(protect="none"), 30)
 
 
 def test_measured_points_are_those_of_the_results() -> None:

@@ -378,8 +378,12 @@ def _answers(schedule: LinkSchedule) -> str:
 # How to read the tables.
 
 
-def classify_reading(schedule: ClassifySchedule) -> str:
-    """Return how to read the table, what it does not cover, and where a simulation falls short."""
+def classify_reading(schedule: ClassifySchedule, features: int) -> str:
+    """Return how to read the table, what it does not cover, and where a simulation falls short.
+
+    Args:
+        features: number of features.
+    """
     strict = schedule.strict
     sentences = [
         "Nothing left a device through the door `open`.",
@@ -395,7 +399,7 @@ def classify_reading(schedule: ClassifySchedule) -> str:
         ),
         "Scores are the observer's, from true data: no figure covers them.",
     ]
-    sentences.append(_over_runs(strict))
+    sentences += [summands(schedule, features), _over_runs(strict)]
     return " ".join([*sentences, *control_note(schedule), *shortcuts(schedule)])
 
 
@@ -411,8 +415,12 @@ def _over_runs(strict: StrictSettings) -> str:
     )
 
 
-def link_reading(schedule: LinkSchedule) -> str:
-    """Return how to read the table, and where a simulation falls short of it."""
+def link_reading(schedule: LinkSchedule, features: int) -> str:
+    """Return how to read the table, and where a simulation falls short of it.
+
+    Args:
+        features: number of features.
+    """
     strict = schedule.strict
     life = "in its life" if strict.account is not None else "in this run"
     sentences = [
@@ -433,6 +441,7 @@ def link_reading(schedule: LinkSchedule) -> str:
         "bits; a partner that lies about its tokens or numbers in products makes its partner's "
         "part of the sums larger than the noise is made for; devices that pool their score queries "
         "learn what all of them reveal; nothing keeps one person from enrolling several devices.",
+        summands(schedule, features),
         "Columns add up for whoever sees several.",
         "Sums are per run, and several runs add up."
         if strict.account is None
@@ -462,16 +471,15 @@ MEASURED_LIARS = {
 liars within the bound costs (docs/liars.md)."""
 
 
-def summands(schedule: Schedule, features: int, *, proofs: bool) -> str:
+def summands(schedule: Schedule, features: int) -> str:
     """Return sentences on what bounds the summand of a device that lies.
 
     Args:
         features: number of features, for the widths of sums.
-        proofs: devices prove that their summands are short.
     """
     if not schedule.noisy:
         return "Vectors of exact sums are not clipped: nothing bounds what one device adds."
-    if not proofs:
+    if not schedule.strict.proofs:
         return (
             "Devices are assumed to follow the protocol (no `proofs`): nothing bounds what one "
             "device adds to a sum, and one that lies can ruin the run."

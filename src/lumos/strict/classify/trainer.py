@@ -388,7 +388,7 @@ class StrictClassifier(StrictTrainer):
             logits=result.logits,
             evaluated={MAIN: result.logits, OWN: result.own},
             best_epoch=self.schedule.config.train.epochs,
-            exposed=classify_reading(self.schedule),
+            exposed=classify_reading(self.schedule, int(self.features.shape[1])),
             guarantees=classify_guarantees(self.schedule, self._account_view(result), roles),
             choice=self.schedule.candidates[self.choice],
             warnings=[

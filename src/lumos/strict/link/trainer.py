@@ -263,7 +263,7 @@ class StrictLinker(StrictTrainer):
             logits=None,
             evaluated={MAIN: partial(evaluated, result), OWN: partial(alone, result)},
             best_epoch=self.schedule.config.train.epochs,
-            exposed=link_reading(self.schedule),
+            exposed=link_reading(self.schedule, int(self.features.shape[1])),
             guarantees=link_guarantees(self.schedule, self._life()),
             choice=result.reading.way,
             warnings=[
