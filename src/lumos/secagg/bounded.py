@@ -106,12 +106,15 @@ from lumos.secagg.topics import (
     pledge_bytes,
     published_bytes,
 )
-from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+from lumos.typing import Arrays, Bytes, Doubles, Flags, Ints, Words
 
 OPEN, AGAIN, BLAME, TOO_FEW = range(4)
 """The words of a decision."""
 SPOILED, EVIDENCE_FOLLOWS = range(2)
 """One byte in place of a sum."""
+LATE = 3
+"""Times that a device may fall silent within a sum: every time costs all others an attempt. Then it
+is in no further sum."""
 _BLAME_STEP = -(1 << 48)
 """Openings of pair seeds are recorded under steps of their own."""
 
@@ -184,7 +187,7 @@ class BoundedAggregator(SecureAggregator):
         while True:
             if self.opened.has(step, but=self._pairs.number):
                 raise AlreadyOpened("another attempt at this sum was opened here")
-            attempt = yield from self._pledge()
+            attempt = yield from self._pledge(step)
             attempt.masked = self._masked(
                 vectors,
                 None,
@@ -206,17 +209,15 @@ class BoundedAggregator(SecureAggregator):
             if decision == BLAME:
                 yield from self._show_seeds(attempt)
 
-    def _pledge(self) -> Program[_DeviceAttempt]:
+    def _pledge(self, step: int) -> Program[_DeviceAttempt]:
         of = masks.SumId(self._run, self._pairs.number)
-        keys = self._pairs.ratchet(self.context)
+        # Devices at different sums share no key, whatever the coordinator made them count.
+        keys = self._pairs.ratchet(self.context + step.to_bytes(8, "little", signed=True))
         values, vault = self._values(keys)
         pledged = masks.pledges(keys, self._pairs.low, self._pairs.high, of)
         everyone, me = np.arange(len(self._shard)), self._shard.devices
         each = pledged[self._pairs.of]
-        # A pair without a key is in no sum: its ends pledge different things.
-        each[~self._known] = np.frombuffer(
-            entropy.draw(int((~self._known).sum()) * masks.PLEDGE_BYTES), np.uint8
-        ).reshape(-1, masks.PLEDGE_BYTES)
+        each[~self._known] = 0  # a pair without a key is in no sum, and nobody's lie
         body = each.reshape(len(me), -1)
         signed = [
             signing.present().sign(device, evidence.pledge_digest(of, device, row.tobytes()))
@@ -522,6 +523,7 @@ class BoundedCoordinator(SecureCoordinator):
         """Devices that lied, in the order in which that was found; they are in no further sum."""
         self.cases: list[Evidence] = []
         """Evidence against them that anybody can check."""
+        self._late: Ints = np.zeros(total, np.int64)  # how often each fell silent within a sum
 
     def sum(
         self, width: int, noise: DrawnNoise | None = None, bound: Bound | None = None
@@ -547,14 +549,28 @@ class BoundedCoordinator(SecureCoordinator):
             if decision == BLAME:
                 yield from self._find_liars(attempt, silent)
 
+    def _miss(self, missing: Flags, silent: Flags) -> None:
+        """Note who fell silent within an attempt: it is out of this sum."""
+        self._late += missing
+        silent |= missing
+
+    def state_dict(self) -> Arrays:
+        """Return what the coordinator needs to go on after a restart; all of it is public."""
+        return {**super().state_dict(), "late": self._late.copy()}
+
+    def load_state_dict(self, state: Arrays) -> None:
+        """Go on from a state instead of `setup`: before the sum whose number it has."""
+        super().load_state_dict(state)
+        self._late = state["late"].copy()
+
     def _exclude(self, device: int, why: str) -> None:
         if any(one.device == device for one in self.excluded):
             return
         self.excluded.append(_Exclusion(device, why))
 
     def _out(self) -> Flags:
-        """[total] who is excluded."""
-        out = np.zeros(self._total, np.bool_)
+        """[total] who is excluded, or fell silent too often."""
+        out = self._late >= LATE
         out[[one.device for one in self.excluded]] = True
         return out
 
@@ -601,11 +617,10 @@ class BoundedCoordinator(SecureCoordinator):
                 del pledge[device]
         joined = np.zeros(self._total, np.bool_)
         joined[list(pledge)] = True
-        holders = self._agreeing(pledge, joined)
+        holders, differing = self._compared(pledge)
         # Liars beside an honest device cannot cause more pairs that differ.
-        framed = joined[self._graph.of(np.arange(self._total))] & ~holders
         most = 2 * self.parameters.threshold - k - 1
-        for device in np.flatnonzero(joined & (framed.sum(axis=1) > max(most, 0))).tolist():
+        for device in np.flatnonzero(joined & (differing.sum(axis=1) > max(most, 0))).tolist():
             self._exclude(device, "its pledges differ from those of too many mask neighbours")
             joined[device] = False
         holders &= joined[:, None] & joined[self._graph.of(np.arange(self._total))]
@@ -623,19 +638,19 @@ class BoundedCoordinator(SecureCoordinator):
         )
         arrived = np.zeros(self._total, np.bool_)
         arrived[list(bodies)] = True
-        silent |= going & ~arrived
+        self._miss(going & ~arrived, silent)
         return _CoordinatorAttempt(of, width, holders, going, pledge, arrived, bodies)
 
-    def _agreeing(self, pledge: dict[int, bytes], joined: Flags) -> Flags:
-        """[total, k] the neighbours whose pledges are the device's own."""
+    def _compared(self, pledge: dict[int, bytes]) -> tuple[Flags, Flags]:
+        """[total, k] the neighbours whose pledges are the device's own, and those who differ."""
         k = self.parameters.neighbours
         sent = np.zeros((self._total, k, masks.PLEDGE_BYTES), np.uint8)
         for device, body in pledge.items():
             sent[device] = np.frombuffer(body, np.uint8).reshape(k, masks.PLEDGE_BYTES)
-        of = self._graph.of(np.arange(self._total))
-        theirs = sent[of, k - 1 - np.arange(k)]  # slots mirror
-        agreeing: Flags = (sent == theirs).all(axis=2) & joined[:, None] & joined[of]
-        return agreeing
+        theirs = sent[self._graph.of(np.arange(self._total)), k - 1 - np.arange(k)]  # mirrored
+        both = sent.any(axis=2) & theirs.any(axis=2)  # zeros: nothing is shared with it
+        same = (sent == theirs).all(axis=2)
+        return both & same, both & ~same
 
     def _name_pairs(self, topic: Topic, receivers: Flags, named: Flags) -> Outbox:
         """Send each receiver the neighbours that are named to it, [total, k], and its own id."""
@@ -665,12 +680,13 @@ class BoundedCoordinator(SecureCoordinator):
         yield CHALLENGE.from_coordinator(to, np.broadcast_to(body, (len(to), len(body))))
         size = shortness.proof_size(min(attempt.width, shortness.ROWS)) + signing.SIGNATURE
         attempt.proofs = self._taken((yield PROOF.nothing()), attempt.joined, lambda _: size)
-        missing = [device for device in to.tolist() if device not in attempt.proofs]
-        silent[missing] = True
+        missing = attempt.joined.copy()
+        missing[list(attempt.proofs)] = False
+        self._miss(missing, silent)
         liars = self._unproved(attempt, bound)
         for device, why in liars.items():
             self._exclude(device, why)
-        if missing or liars:
+        if missing.any() or liars:
             return AGAIN
         assert attempt.verified is not None  # noqa: S101 - checked just now
         return (
@@ -739,9 +755,9 @@ class BoundedCoordinator(SecureCoordinator):
     def _find_liars(self, attempt: _CoordinatorAttempt, silent: Flags) -> Program[None]:
         """Exclude the devices whose pair masks are not what their seeds give."""
         shown = yield from self._revealed(attempt, b"blame")
-        for device in np.flatnonzero(attempt.joined).tolist():
-            if device not in shown:
-                silent[device] = True
+        missing = attempt.joined.copy()
+        missing[list(shown)] = False
+        self._miss(missing, silent)
         k, of = self.parameters.neighbours, attempt.of
         neighbours = self._graph.of(np.arange(self._total))
         seeds = np.zeros((self._total, k, 4), np.uint32)
@@ -763,9 +779,42 @@ class BoundedCoordinator(SecureCoordinator):
         self, attempt: _CoordinatorAttempt, device: int, seeds: Words, low: Ints, high: Ints
     ) -> bool:
         """Return whether D_u is the commitment to the masks that these seeds give."""
+        pair = self._pair_commitments(attempt, [device])[0]
+        right = shortness.pair_commitment(*self._opened(attempt, seeds, low, high, low == device))
+        return pair is not None and right == pair.to_bytes()
+
+    def _others_cancel(
+        self,
+        attempt: _CoordinatorAttempt,
+        others: list[int],
+        seeds: dict[int, dict[int, Words]],
+    ) -> bool:
+        """Return whether D_u of others add up to the masks that they share with liars."""
+        pairs = [(liar, other) for liar, of_liar in seeds.items() for other in of_liar]
+        liars, ends = np.array(pairs, np.int64).reshape(-1, 2).T
+        shared = np.array([seeds[liar][other] for liar, other in pairs], np.uint32).reshape(-1, 4)
+        low, high = np.minimum(liars, ends), np.maximum(liars, ends)
+        projected, blinding = self._opened(attempt, shared, low, high, low == ends)
+        return shortness.cancel(self._pair_commitments(attempt, others), projected, blinding)
+
+    def _pair_commitments(
+        self, attempt: _CoordinatorAttempt, devices: list[int]
+    ) -> "list[shortness.PairCommitment | None]":
+        """Return D_u of devices."""
+        assert attempt.verified is not None  # noqa: S101 - used after verification
+        places = {device: place for place, device in enumerate(sorted(attempt.proofs))}
+        return [attempt.verified.pair[places[device]] for device in devices]
+
+    def _opened(
+        self, attempt: _CoordinatorAttempt, seeds: Words, low: Ints, high: Ints, adds: Flags
+    ) -> tuple[list[int], int]:
+        """Return the projection of the masks of pairs, and their blinding.
+
+        Args:
+            adds: [pairs] True where a mask is added, False where it is taken away.
+        """
         drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
         keys = masks.pair_keys_of(seeds, low, high, attempt.of)
-        adds = low == device
         plus = np.where(adds, 0, masks.NOBODY)
         minus = np.where(adds, masks.NOBODY, 0)
         halves = masks.mask_halves(1, attempt.width, keys, plus, minus, bits)
@@ -774,11 +823,7 @@ class BoundedCoordinator(SecureCoordinator):
             pair_blinding(seed, drawn) * (1 if up else -1)
             for seed, up in zip(seeds, adds.tolist(), strict=True)
         )
-        assert attempt.verified is not None  # noqa: S101 - blame follows verification
-        pair = attempt.verified.pair[sorted(attempt.proofs).index(device)]
-        return (
-            pair is not None and shortness.pair_commitment(projected, blinding) == pair.to_bytes()
-        )
+        return projected, blinding
 
     def _revealed(self, attempt: _CoordinatorAttempt, purpose: bytes) -> Program[dict[int, Bytes]]:
         """Pass on confirmations; return [k, 16] what each device gave out, by slot."""
@@ -827,13 +872,14 @@ class BoundedCoordinator(SecureCoordinator):
     def _open_bounded(self, attempt: _CoordinatorAttempt) -> Program[Doubles | None]:
         """Open self secrets, and form the sum without those who lied about theirs."""
         shown = yield from self._revealed(attempt, b"open")
-        opened = self._self_secrets(attempt, shown)
-        if opened is None:
-            yield SUM.nothing()
-            return None
-        secrets, cases = opened
         answering = np.zeros(self._total, np.bool_)
         answering[list(shown)] = True
+        self._late += attempt.joined & ~answering
+        opened = self._self_secrets(attempt, shown)
+        if opened is None:
+            yield self._send_note(SPOILED)
+            return np.full(attempt.width, np.nan)
+        secrets, cases = opened
         seeds: dict[int, dict[int, Words]] = {}
         cases += self._wrong_commitments(attempt, secrets)
         if cases:
@@ -842,13 +888,14 @@ class BoundedCoordinator(SecureCoordinator):
             self.cases += cases
             yield self._send_note(EVIDENCE_FOLLOWS)
             packed = np.frombuffer(evidence.encode(cases), np.uint8)
-            to = np.flatnonzero(answering)
+            to = np.flatnonzero(attempt.joined)
             yield EVIDENCE.from_coordinator(to, np.broadcast_to(packed, (len(to), len(packed))))
             liars = [case.device for case in cases]
             body_size = SHARE * len(liars)
-            sent = self._taken((yield SEEDS.nothing()), answering, lambda _: body_size)
+            sent = self._taken((yield SEEDS.nothing()), attempt.joined, lambda _: body_size)
             found = self._liars_seeds(attempt, liars, sent)
-            if found is None or not self._cancels_without(attempt, found):
+            # A liar that is gone may have balanced one that stays.
+            if found is None or not self._others_cancel(attempt, list(secrets), found):
                 yield self._send_note(SPOILED)
                 return np.full(attempt.width, np.nan)
             seeds = found
@@ -867,7 +914,8 @@ class BoundedCoordinator(SecureCoordinator):
     ) -> "tuple[dict[int, Elements], list[Evidence]] | None":
         """Return the self secrets of devices, and evidence against those whose shares are wrong.
 
-        None where too few holders gave out shares that they had pledged.
+        None where too few holders of a device gave out shares that they had pledged: those who were
+        silent are in no further sum.
         """
         devices = np.flatnonzero(attempt.joined)
         k, size = self.parameters.neighbours, attempt.width * self.fixed.wire
@@ -892,14 +940,15 @@ class BoundedCoordinator(SecureCoordinator):
                 self._exclude(holder, "it gave out a share that it had not pledged")
             answers = answers._replace(answering=right)
             if right.sum() < self.parameters.threshold:
-                return None
+                self._late[holders[row, present & ~answered[row]]] = LATE
+                continue
             secret = answers.secret(self.parameters.threshold, attempt.of)
             if secret is None:
                 record, signature = self._signed(attempt, device)
                 cases.append(Evidence.of_shares(record, answers, attempt.pledge[device], signature))
             else:
                 secrets[device] = secret
-        return secrets, cases
+        return (secrets, cases) if len(secrets) + len(cases) == len(devices) else None
 
     def _wrong_commitments(
         self, attempt: _CoordinatorAttempt, secrets: dict[int, Elements]
@@ -940,7 +989,10 @@ class BoundedCoordinator(SecureCoordinator):
                 other = int(neighbours[slot])
                 if other in liars:
                     continue
-                body = sent.get(other, bytes(SHARE * len(liars)))
+                if other not in sent:
+                    self._late[other] += 1
+                    return None
+                body = sent[other]
                 seed = np.frombuffer(body[SHARE * column : SHARE * (column + 1)], "<u4")[None]
                 low, high = np.array([min(liar, other)]), np.array([max(liar, other)])
                 hashed = masks.seed_pledges(seed, low, high, attempt.of)
@@ -949,43 +1001,6 @@ class BoundedCoordinator(SecureCoordinator):
                     return None
                 found[liar][other] = seed[0]
         return found
-
-    def _cancels_without(
-        self, attempt: _CoordinatorAttempt, seeds: dict[int, dict[int, Words]]
-    ) -> bool:
-        """Return whether the D_u of the others add up to their masks with liars.
-
-        All D_u added up. A liar that is excluded may have moved numbers into its own D_u, for a
-        second one that stays: without it the others have to add up again.
-
-        Args:
-            seeds: by liar and neighbour, checked against pledges.
-        """
-        drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
-        keys, adds, blinding = [], [], 0
-        for liar, of_liar in seeds.items():
-            for other, seed in of_liar.items():
-                low, high = np.array([min(liar, other)]), np.array([max(liar, other)])
-                keys.append(masks.pair_keys_of(seed[None], low, high, attempt.of)[0])
-                adds.append(other < liar)
-                blinding += pair_blinding(seed, drawn) * (1 if other < liar else -1)
-        added = np.array(adds, np.bool_)
-        halves = masks.mask_halves(
-            1,
-            attempt.width,
-            np.array(keys, np.uint32).reshape(-1, 8),
-            np.where(added, 0, masks.NOBODY),
-            np.where(added, masks.NOBODY, 0),
-            bits,
-        )
-        projected = shortness.projection(drawn, attempt.width).apply_halves(*halves)[0]
-        assert attempt.verified is not None  # noqa: S101 - opened after verification
-        pairs = [
-            pair
-            for device, pair in zip(sorted(attempt.proofs), attempt.verified.pair, strict=True)
-            if device not in seeds and pair is not None
-        ]
-        return shortness.cancel(pairs, projected, blinding)
 
     def _total_without(
         self,

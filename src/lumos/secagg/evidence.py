@@ -183,6 +183,7 @@ class SharesOf(NamedTuple):
         if self.answering.sum() < threshold:
             return None
         values = np.ascontiguousarray(self.given).view("<u2").astype(np.uint16)
+        values[~self.answering] = 0  # nobody answers for what is there
         k = len(values)
         corrections = np.zeros((k - threshold, LIMBS), np.uint16)
         sent = np.frombuffer(self.published[masks.COMMITMENT :], "<u2").reshape(-1, LIMBS)

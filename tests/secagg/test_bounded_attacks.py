@@ -1,0 +1,220 @@
+"""Attacks on sums with proofs, by somebody who did not write them."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.secagg import test_bounded
+from tests.secagg.federation import drawn_graph
+from tests.secagg.test_bounded import (
+    BOUND,
+    LIAR,
+    OTHER,
+    SETTINGS,
+    TOTAL,
+    Liar,
+    LiesAboutSelfMask,
+    check_sum,
+    run,
+    some_vectors,
+    with_body,
+)
+
+from lumos.exchange import Outbox, Program
+from lumos.secagg import masks
+from lumos.secagg.bounded import AGAIN, LATE, TOO_FEW, BoundedCoordinator
+from lumos.secagg.evidence import Evidence
+from lumos.secagg.parameters import mask_parameters
+from lumos.secagg.topics import ALIVE, DECISION, MASKED, PLEDGE, PROOF, REVEAL, SEEDS
+
+PARAMETERS = mask_parameters(SETTINGS, TOTAL)
+
+
+# Framing an honest device.
+
+
+class ShareOutsideTheField(Liar):
+    """It gives out shares that are no elements of the field."""
+
+    def changed(self, outbox: Outbox) -> Outbox:
+        if outbox.topic is not REVEAL or not outbox.batch.messages:
+            return outbox
+        return with_body(outbox, np.full_like(outbox.batch.body, 0xFF))
+
+
+def test_a_share_outside_the_field_is_its_givers_lie() -> None:
+    outcome = run({LIAR: ShareOutsideTheField})
+    assert list(outcome.excluded) == [LIAR]
+    assert not outcome.party.cases
+    expected = some_vectors(40).sum(axis=0)
+    np.testing.assert_allclose(outcome.totals[OTHER][0], expected, atol=1e-8)
+
+
+class FramesByUnansweredShares(BoundedCoordinator):
+    """Evidence against an honest device, with a share that nobody gave out."""
+
+    revealed = b""
+
+    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
+        record, signature = self._signed(attempt, OTHER)
+        k, t = self.parameters.neighbours, self.parameters.threshold
+        given, answering = self.answers[OTHER]
+        kept = answering & (np.cumsum(answering) <= t)
+        forged = given.copy()
+        forged[~kept] = 0xFF
+        case = Evidence(
+            OTHER,
+            record,
+            signature,
+            pledge=attempt.pledge[OTHER],
+            given=forged.tobytes(),
+            answering=np.packbits(kept).tobytes(),
+        )
+        assert k > t
+        return [case]
+
+    def _self_secrets(self, attempt: Any, shown: Any) -> Any:
+        k = self.parameters.neighbours
+        given = np.zeros((k, 16), np.uint8)
+        for slot, holder in enumerate(self._graph.of(np.array([OTHER]))[0].tolist()):
+            given[slot] = shown[holder][k - 1 - slot]
+        self.answers = {OTHER: (given, attempt.holders[OTHER])}
+        return super()._self_secrets(attempt, shown)
+
+    def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:
+        type(self).revealed = b"".join(sent.values())
+        return None
+
+
+def test_shares_that_nobody_gave_out_are_no_evidence() -> None:
+    run({}, coordinator=FramesByUnansweredShares)
+    assert FramesByUnansweredShares.revealed
+    assert not any(FramesByUnansweredShares.revealed)
+
+
+# Stopping a run, and endless attempts.
+
+GRAPH = drawn_graph(TOTAL, PARAMETERS.neighbours)
+NEIGHBOUR = int(GRAPH.of(np.array([LIAR]))[0, 0])
+
+
+class FewHolders(Liar):
+    """It claims to have as few keys as are allowed: so few hold shares of its self secret."""
+
+    def _agree(self, received: Any) -> None:
+        received[0, PARAMETERS.threshold :] = 0
+        super()._agree(received)
+
+
+class OpensNothing(Liar):
+    """It gives out no share."""
+
+    def changed(self, outbox: Outbox) -> Outbox:
+        return REVEAL.nothing() if outbox.topic is REVEAL else outbox
+
+
+def test_a_liar_that_withholds_shares_costs_one_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = dataclasses.replace(SETTINGS, neighbours=8, threshold=PARAMETERS.threshold)
+    monkeypatch.setattr(test_bounded, "SETTINGS", wide)
+    friend = int(drawn_graph(TOTAL, 8).of(np.array([LIAR]))[0, 0])
+    outcome = run({LIAR: FewHolders, friend: OpensNothing}, sums=3)
+    assert np.isnan(outcome.coordinator[0]).all()
+    assert not outcome.excluded
+    expected = np.delete(some_vectors(40), [LIAR, friend], axis=0).sum(axis=0)
+    for total in outcome.coordinator[1:]:
+        np.testing.assert_allclose(total, expected, atol=1e-8)
+
+
+class Attempts(BoundedCoordinator):
+    """It counts attempts."""
+
+    def _gather(self, width: int, silent: Any) -> Program[Any]:
+        self.attempts = getattr(self, "attempts", 0) + 1
+        return (yield from super()._gather(width, silent))
+
+
+@pytest.mark.parametrize("topic", [MASKED, PROOF])
+def test_silence_within_sums_costs_few_attempts(topic: Any) -> None:
+    class FallsSilent(Liar):
+        def changed(self, outbox: Outbox) -> Outbox:
+            return topic.nothing() if outbox.topic is topic else outbox
+
+    outcome = run({LIAR: FallsSilent}, sums=LATE + 3, coordinator=Attempts)
+    assert outcome.party.attempts == LATE + 3 + LATE
+    assert not outcome.excluded
+    check_sum(outcome, (LIAR,))
+
+
+def test_a_neighbour_of_a_liar_that_is_silent_is_no_liar() -> None:
+    class Late(Liar):
+        def changed(self, outbox: Outbox) -> Outbox:
+            return outbox.topic.nothing() if outbox.topic in (REVEAL, SEEDS) else outbox
+
+    outcome = run({LIAR: LiesAboutSelfMask, NEIGHBOUR: Late})
+    assert list(outcome.excluded) == [LIAR]
+    assert np.isnan(outcome.coordinator[0]).all()
+
+
+# Attempts at one sum, and other sums, under one number.
+
+
+class Agreeing(Exception):
+    """[total, k] the pairs that share keys."""
+
+    def __init__(self, pairs: Any) -> None:
+        super().__init__()
+        self.pairs = pairs
+
+
+class Desynchronizes(BoundedCoordinator):
+    """It tells some devices that a sum is over, and others to make it again."""
+
+    def sum(self, width: int, noise: Any = None, bound: Any = None) -> Program[Any]:
+        silent = np.zeros(TOTAL, np.bool_)
+        yield from self._judge((yield from self._gather(width, silent)), BOUND, silent)
+        words = np.where(np.arange(TOTAL) < OTHER, TOO_FEW, AGAIN).astype(np.uint8)
+        yield DECISION.from_coordinator(np.arange(TOTAL), words)
+        inbox = yield PLEDGE.nothing()
+        size = masks.PLEDGE_BYTES * self.parameters.neighbours
+        rows = zip(inbox.sender.tolist(), inbox.body, strict=True)
+        raise Agreeing(self._compared({device: row[:size].tobytes() for device, row in rows})[0])
+
+
+def test_devices_at_different_sums_share_no_keys() -> None:
+    with pytest.raises(Agreeing) as raised:
+        run({}, sums=2, coordinator=Desynchronizes)
+    ahead = np.arange(TOTAL) < OTHER
+    same = ahead[:, None] == ahead[GRAPH.of(np.arange(TOTAL))]
+    assert np.array_equal(raised.value.pairs, same)
+
+
+# Pairs without a key.
+
+
+def test_a_pair_without_a_key_is_nobodys_lie() -> None:
+    outcome = run({LIAR: FewHolders})
+    assert not outcome.excluded
+    check_sum(outcome, ())
+
+
+# Malformed messages.
+
+
+@pytest.mark.parametrize("topic", [PLEDGE, MASKED, PROOF, ALIVE, REVEAL])
+@pytest.mark.parametrize("how", ["ones", "zeros", "short"])
+def test_no_malformed_message_stops_the_others(topic: Any, how: str) -> None:
+    class Malformed(Liar):
+        def changed(self, outbox: Outbox) -> Outbox:
+            if outbox.topic is not topic or not outbox.batch.messages:
+                return outbox
+            body = outbox.batch.body
+            if how != "short":
+                return with_body(outbox, np.full_like(body, 0xFF if how == "ones" else 0))
+            rows, lengths = np.arange(len(body)), np.full(len(body), body.shape[1] - 1)
+            return topic.to_coordinator(self._shard, rows, body[:, :-1], lengths=lengths)
+
+    outcome = run({LIAR: Malformed})
+    assert set(outcome.excluded) <= {LIAR}
+    for total in (*outcome.coordinator, *outcome.totals[OTHER]):
+        assert np.linalg.norm(total) < TOTAL
