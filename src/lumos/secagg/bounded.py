@@ -42,7 +42,7 @@ confirm the same.
 * *Evidence opens nobody who is honest.* It has v's signature under two things that contradict each
   other.
 * *Two attempts of one sum are never both opened.* A holder that opened one takes part in no other
-  (`lumos.secagg.openings`).
+  (`lumos.secagg.openings`). One that is at another sum already has other keys.
 * *Proofs and pledges* show nothing but that summands are short (zero knowledge), for any R. A
   coordinator that chooses nonces does not find an R for which an honest proof fails, except with
   probability 2^-128 for each that it tries.
@@ -54,8 +54,10 @@ another one. If they do not add up, or a seed shared with a liar is withheld, th
 it was opened once, and is left out by all. Colluding devices can shift numbers between
 themselves, and nothing else: pair masks are checked in their sum. An honest device is never
 excluded: pledges of two honest ends agree, its proof is valid, its D_u is what its seeds give, and
-its self commitment fits. More than 2t - k - 1 pairs whose pledges differ are more than its
-colluding neighbours can cause.
+its self commitment fits. Silence is no lie: whoever falls silent within `LATE` sums, or so that a
+sum is spoiled, is in no further sum, and is not named. So each liar spoils at most one sum by
+silence and one by being caught, and costs at most `LATE` attempts. More than 2t - k - 1 pairs whose
+pledges differ are more than its colluding neighbours can cause.
 """
 
 import math
