@@ -289,7 +289,7 @@ def make_graph(options: argparse.Namespace) -> tuple[lumos.Graph, str, str]:
     if options.communities:
         classes = tuple(map(str, range(options.communities)))
         labels = communities(graph, options.communities)
-        graph = dataclasses.replace(graph, labels=labels, classes=classes)
+        graph = dataclasses.replace(graph, labels=labels, classes=classes, class_values=None)
         name += f"-{options.communities}"
         title += f", {options.communities} communities"
     if options.words or options.communities:
