@@ -26,7 +26,7 @@ from lumos.secagg import masks
 from lumos.secagg.bounded import AGAIN, LATE, TOO_FEW, BoundedCoordinator
 from lumos.secagg.evidence import Evidence
 from lumos.secagg.parameters import mask_parameters
-from lumos.secagg.topics import ALIVE, DECISION, MASKED, PLEDGE, PROOF, REVEAL, SEEDS
+from lumos.secagg.topics import ALIVE, DECISION, KEYS, MASKED, PLEDGE, PROOF, REVEAL, SEEDS
 
 PARAMETERS = mask_parameters(SETTINGS, TOTAL)
 
@@ -218,3 +218,25 @@ def test_no_malformed_message_stops_the_others(topic: Any, how: str) -> None:
     assert set(outcome.excluded) <= {LIAR}
     for total in (*outcome.coordinator, *outcome.totals[OTHER]):
         assert np.linalg.norm(total) < TOTAL
+
+
+@pytest.mark.parametrize("wrong", ["key", "seed"])
+def test_a_wrong_public_key_costs_its_sender_alone(wrong: str) -> None:
+    class WrongKey(Liar):
+        def setup(self) -> Program[None]:
+            program = super().setup()
+            outbox = next(program)
+            while True:
+                if outbox.topic is KEYS:
+                    body = outbox.batch.body.copy()
+                    body[:, slice(masks.KEY) if wrong == "key" else slice(masks.KEY, None)] = 0
+                    outbox = with_body(outbox, body)
+                inbox = yield outbox
+                try:
+                    outbox = program.send(inbox)
+                except StopIteration:
+                    return
+
+    outcome = run({LIAR: WrongKey})
+    assert not outcome.excluded
+    check_sum(outcome, (LIAR,))

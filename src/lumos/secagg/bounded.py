@@ -149,6 +149,13 @@ class BoundedAggregator(SecureAggregator):
         super().__init__(shard, endpoint, settings)
         self._proofs = (settings or AggregateSettings()).proofs
 
+    def _usable(self, inbox: Inbox, same: Flags) -> Inbox:
+        """Drop the pair, and not the device, where a neighbour's key or seed is wrong."""
+        if not self._proofs:
+            return super()._usable(inbox, same)
+        right = same & [masks.is_public_key(row[: masks.KEY].tobytes()) for row in inbox.body]
+        return Inbox(inbox.batch.take(np.flatnonzero(right)), inbox.quiet)
+
     def sum_updates(
         self,
         update: Update,

@@ -137,14 +137,19 @@ class SecureAggregator(InMemoryOnly):
             awaits=self._neighbours.ravel(),
         )
         # Before the senders are looked up: with another seed they are no mask neighbours.
-        if (inbox.body[:, masks.KEY :] != tag).any():
-            raise Equivocation("a mask neighbour took another seed of the mask graph")
+        inbox = self._usable(inbox, (inbox.body[:, masks.KEY :] == tag).all(axis=1))
         rows, slots = self._places(inbox)
         received = np.zeros((*self._neighbours.shape, masks.KEY), np.uint8)
         received[rows, slots] = inbox.body[:, : masks.KEY]
         if not received[rows, slots].any(axis=1).all():
             raise Forged("a public key is no point of large order")
         self._agree(received)
+
+    def _usable(self, inbox: Inbox, same: Flags) -> Inbox:
+        """Return the keys to agree with. `same`: [messages] whose sender took the same seed."""
+        if not same.all():
+            raise Equivocation("a mask neighbour took another seed of the mask graph")
+        return inbox
 
     def _place(self, seed: bytes) -> None:
         """Find the mask neighbours of hosted devices."""

@@ -233,6 +233,17 @@ KEY = 32
 _NO_KEY = bytes(KEY)
 
 
+def is_public_key(key: bytes) -> bool:
+    """Return whether a key is a point of large order: others agree with nobody."""
+    try:
+        X25519PrivateKey.from_private_bytes(bytes(KEY)).exchange(
+            X25519PublicKey.from_public_bytes(key)
+        )
+    except ValueError:
+        return False
+    return True
+
+
 class RoundKeys(NamedTuple):
     """The keys of one sum, a row for each pair."""
 
