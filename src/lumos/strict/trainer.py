@@ -205,9 +205,7 @@ class StrictTrainer(SummingTrainer, ABC):
     def noise_added(self) -> str:
         """Return sentences on devices, noise and summands; see `RestartableTrainer`."""
         added = noise_added(self.schedule, self.sums.fewest)
-        proofs = self.schedule.config.updates.proofs
-        features = int(self.features.shape[1])
-        return f"{added} {summands(self.schedule, features, proofs=proofs)}"
+        return f"{added} {summands(self.schedule, int(self.features.shape[1]))}"
 
     @abstractmethod
     def _prepare(self, endpoint: Endpoint, part: GraphPart) -> None:
