@@ -82,6 +82,10 @@ def test_a_run_is_the_simulation(twelve: PartsFolder, kind: str) -> None:
             sent = released.pop((int(pair[0]), int(pair[1])))[0]
             assert np.array_equal(sent, passed.body[row][: len(sent)])
     assert not released
+    for device in range(12):  # a device has its own tree and features, and nobody else's
+        trainer: Any = federation.device(device).job.trainer
+        assert trainer.forest.devices.tolist() == [device]
+        assert trainer._features.shape[0] == len(trainer.shard) == 1
     for participant in (COORDINATOR, *range(12)):
         assert same(weights(federation, participant), weights(federation))
     assert same(weights(federation), run.model.weights)
