@@ -9,8 +9,10 @@ import pytest
 from tests.secagg.federation import Federation, drawn_graph, shards_of
 
 from lumos.device import system_secrets
+from lumos.device.shard import COORDINATOR
 from lumos.errors import DrawVoid, Equivocation, Forged, ProtocolError, WrongLength, WrongSender
 from lumos.exchange import Batch, Outbox, Program
+from lumos.exchange.messages import Inbox
 from lumos.secagg import AggregateSettings, SecureAggregator, SecureCoordinator, mask_graph
 from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.parameters import DRAWS
@@ -140,27 +142,55 @@ def other_contribution(times: int) -> Callable[[Outbox], Outbox]:
     return tamper
 
 
-HINDRANCES: list[Callable[[int], Callable[[Outbox], Outbox]]] = [
-    lambda times: withholding("draw-commitment", times),
-    lambda times: withholding("draw-contribution", times),
-    other_contribution,
-]
+def held(withholding: list[int]) -> tuple[bytes, int]:
+    """Hold the draw with simulated devices; in each draw the next one of a list withholds.
+
+    Returns the seed and the number of draws.
+    """
+    [shard] = shards_of(TOTAL, 1)
+    program, draw = mask_graph.hold_draw(TOTAL, TOTAL - DRAWS), 0
+    everyone, to = np.arange(TOTAL), np.full(TOTAL, COORDINATOR)
+    next(program)
+    try:
+        while True:
+            mine = mask_graph.contributions_of(shard, draw)
+            bound = mask_graph.commitments(mine, everyone, TOTAL, draw)
+            program.send(Inbox(Batch(everyone, to, bound), quiet=False))  # the digest of all
+            program.send(DRAW_DIGEST.silence)
+            here = everyone != (withholding[draw] if draw < len(withholding) else -1)
+            program.send(Inbox(Batch(everyone[here], to[here], mine[here]), quiet=False))
+            program.send(DRAW_LIST.silence)
+            draw += 1
+    except StopIteration as stop:
+        return stop.value, draw + 1
 
 
-@pytest.mark.parametrize("hindrance", HINDRANCES, ids=["commitment", "contribution", "other"])
-def test_a_draw_without_a_contribution_is_void(hindrance: Any) -> None:
-    """There is another one, with fresh contributions, and after some of them an error."""
+def test_whoever_withholds_its_contribution_is_barred_from_the_next_draw() -> None:
+    """There is another draw, with fresh contributions, in which its own counts as zero."""
+    [shard] = shards_of(TOTAL, 1)
     for times in range(DRAWS):
-        aggregator = watched()
-        federation = Federation(AggregateSettings(), tamper=hindrance(times), aggregator=aggregator)
-        federation.run([VECTORS])
-        bound = federation.bodies("aggregate/draw-commitment")[1]
-        assert len(bound) == len(set(bound)) == times + 1
-        [shard] = shards_of(TOTAL, 1)
-        seed = mask_graph.seed_of(mask_graph.contributions_of(shard, times), times)
-        assert aggregator.orders == [MaskGraph(TOTAL, 4, seed).order.tolist()]
+        seed, draws = held(list(range(times)))
+        assert draws == times + 1
+        expected = mask_graph.contributions_of(shard, times).copy()
+        expected[:times] = 0
+        assert seed == mask_graph.seed_of(expected, times)
+
+
+def test_one_device_voids_one_draw_and_too_many_end_the_run() -> None:
+    assert held([2, 2, 2, 2])[1] == 2
     with pytest.raises(DrawVoid, match=f"each of {DRAWS} draws"):
-        Federation(AggregateSettings(), tamper=hindrance(DRAWS)).run([VECTORS])
+        held(list(range(DRAWS)))
+
+
+@pytest.mark.parametrize(
+    "hindrance",
+    [lambda times: withholding("draw-contribution", times), other_contribution],
+    ids=["contribution", "other"],
+)
+def test_a_barred_device_stops(hindrance: Any) -> None:
+    """It does not find its contribution in the list: it may be the coordinator that lies."""
+    with pytest.raises(Forged, match="has not what a device contributed"):
+        Federation(AggregateSettings(), tamper=hindrance(1)).run([VECTORS])
 
 
 class Lying(SecureCoordinator):

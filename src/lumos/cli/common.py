@@ -81,6 +81,7 @@ OPTIONS: Mapping[str, Placed] = {
     "mechanism": Placed(PRIVACY),
     "propagated_labels": Placed(PRIVACY),
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
+    "proofs": Placed(PRIVACY),
     "participation": Placed(PRIVACY, "labelled: devices with a label; all: every device"),
     "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
     "score_queries": Placed(PRIVACY),
