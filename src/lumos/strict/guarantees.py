@@ -40,7 +40,7 @@ from lumos.secagg.noise import epsilon_for
 from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
-from lumos.strict.link.levels import ALONE, WAYS, Reading
+from lumos.strict.link.levels import ALONE, Reading
 from lumos.strict.link.stages import PRODUCTS, LinkSchedule
 from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
 from lumos.strict.stages import Schedule
@@ -713,16 +713,16 @@ def link_warnings(schedule: LinkSchedule, read: Reading, tokens: int) -> list[st
     """Return why no vector was compared, and a warning where noise drowns the encoder."""
     sentences = []
     noise = schedule[PRODUCTS].noise(schedule[PRODUCTS].num_sums - 1)
-    width = tokens * schedule.strict.embedding
-    # A sum of n/2 products has a norm of at most n/2 · C, its noise one of σ · C · √width.
-    needed = 0.0 if noise is None else 2 * noise.total * math.sqrt(width) / noise.clip
+    width, each = tokens * schedule.embedding, 2 if schedule.pairs else 1
+    # A sum of n, or n/2, products has a norm of at most n · C, its noise one of σ · C · √width.
+    needed = 0.0 if noise is None else each * noise.total * math.sqrt(width) / noise.clip
     if needed > schedule.devices:
         sentences.append(
             f"{schedule.devices:,} devices are too few for {tokens:,} tokens under this noise; it "
             "depends on the number of features and on `feature_epsilon`"
         )
     if read.way == ALONE:
-        best = max(WAYS, key=lambda way: read.separation[way])
+        best = max(read.separation, key=lambda way: read.separation[way])
         sentences.append(
             f"pairs are scored by the asker's own degree: score buckets of {best} tell held-back "
             f"edges from non-neighbours with an AUC of {read.separation[best]:.2f} ± "

@@ -30,6 +30,7 @@ CALIBRATION_QUERIES = 2
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
 Participation = Literal["auto", "labelled", "all"]
+ProductKind = Literal["auto", "own", "pairs"]
 
 NOT_USED = frozenset({"pool", "activate_last", "model", "projection", "device", "optimizer"})
 """Settings of the model and its training that this profile does not have."""
@@ -55,6 +56,7 @@ CLASSIFY_ONLY = frozenset(
 )
 LINK_ONLY = frozenset(
     {
+        "products",
         "embedding",
         "tokens",
         "random_marks",
@@ -126,10 +128,15 @@ class StrictSettings:
     lifetime_feature_epsilon: float = AccountLimits.lifetime_feature_epsilon
     """Largest total ε of a device's sums over all runs, at delta: for replacing its record,
     and for one of its edges (with an account). Eight runs with default settings cost 30.5."""
-    embedding: int = 24
-    """Dimension of the embedding of a device's tokens, 2 to 64 (link)."""
+    products: ProductKind = "auto"
+    """Sums that train the embedding of tokens. own: of products of each device's tokens and its own
+    embedding; pairs: of a device's tokens and the embedding of a neighbour, its partner; auto:
+    pairs from ten thousand devices on, where noise leaves enough of them (link)."""
+    embedding: int | None = None
+    """Dimension of the embedding of a device's tokens, 2 to 64; by default 12 with own products and
+    24 with those of pairs (link)."""
     tokens: int = 8
-    """Number of a device's rarest tokens that enter sums of products, 1 to 64 (link)."""
+    """Number of a device's rarest tokens that enter products of pairs, 1 to 64 (link)."""
     random_marks: int = 16
     """Number of different random marks, 2 to 32. Each device draws one, and propagated labels
     spread them, so that devices of one neighbourhood receive the same ones. They depend on no
@@ -173,6 +180,7 @@ class StrictSettings:
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
         one_of("participation", self.participation, get_args(Participation))
+        one_of("products", self.products, get_args(ProductKind))
         one_of("signs", self.signs, get_args(Signs))
         one_of("scaling", self.scaling, get_args(Scaling))
         for name in ("label_epsilon", "propagated_epsilon"):

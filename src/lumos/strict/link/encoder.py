@@ -195,6 +195,8 @@ class TokenRows:
         )
 
 
+AT_ONCE = 1 << 18
+"""Tokens of devices whose products are computed at a time."""
 Z_STEPS = 128
 """Steps per unit of an embedding in products."""
 MIN_COUNT = 40.0
@@ -219,7 +221,7 @@ class LinkEncoder:
     ) -> None:
         self._tokens = tokens
         self._most = schedule.strict.tokens
-        size = schedule.strict.embedding
+        size = schedule.embedding
         self.basis: Doubles = public.generator("basis").standard_normal((tokens.width, size))
         """[tokens, K] the basis E."""
         self.mixing: Doubles = np.eye(size)
@@ -272,6 +274,30 @@ class LinkEncoder:
     def integers(self) -> Small:
         """Return [hosted, K] embeddings as multiples of 1/`Z_STEPS`, rounded towards 0."""
         return np.trunc(self.embeddings() * (Z_STEPS - 1)).astype(np.int8)
+
+    def own_products(self, fraction_bits: int, *, each: bool) -> Doubles:
+        """Return [hosted, tokens · K] x ⊗ z of each device, or their sum.
+
+        Numbers are rounded towards 0 to the fixed point, so that no norm exceeds 1.
+        """
+        rows, z, steps = self._rows, self.embeddings(), 2.0**fraction_bits
+        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+
+        def products(some: slice) -> Doubles:
+            numbers: Doubles = np.trunc(rows.data[some, None] * z[owner[some]] * steps) / steps
+            return numbers
+
+        if each:
+            of_devices = np.zeros((*rows.shape, z.shape[1]))
+            of_devices[owner, rows.indices] = products(slice(None))
+            return of_devices.reshape(len(z), -1)
+        total = np.zeros((rows.shape[1], z.shape[1]))
+        for start in range(0, len(owner), AT_ONCE):
+            tokens = rows.indices[start : start + AT_ONCE]
+            places = (np.ones(len(tokens)), (tokens, np.arange(len(tokens))))
+            chosen = csr_array(places, shape=(len(total), len(tokens)))
+            total += chosen @ products(slice(start, start + AT_ONCE))
+        return total.ravel()
 
     def spread(self) -> Doubles:
         """Return [hosted, K (K + 1) / 2] the upper half of z zᵀ, with the norm of z zᵀ."""

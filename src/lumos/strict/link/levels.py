@@ -4,15 +4,17 @@
 both. Each is rounded to small integers, so that two devices can compute the bucket (in code, the
 level) of their product together (`lumos.twoparty.score`). Noisy histograms count the buckets of
 held-back edges and of non-neighbours. They choose the vector that separates edges from
-non-neighbours best, the thresholds, and the evidence of each bucket. If no vector separates them,
-the asker's own degree alone scores a pair.
+non-neighbours best, the thresholds, and the evidence of each bucket. Where devices are few, all
+calibrate the vector of both: a third of them would tell too little. If no vector separates edges
+from non-neighbours, the asker's own degree alone scores a pair.
 
 **Neighbourhood sketch.** Every device draws a random mark and sends it to its neighbours. Then, a
 few times, it sends them the random mark that it received most often over the edges that it uses: a
 propagated label, randomized and the same for all of them. So random marks gather in neighbourhoods,
 and two devices with common neighbours receive the same random marks. The sketch is the number of
-times that each random mark was received in the last round, over all edges, less the expected number
-for as many messages: otherwise its direction would reveal the degree. It is scaled to norm 1.
+times that each random mark was received, over all edges, less the expected number for as many
+messages: otherwise its direction would reveal the degree. Earlier rounds count less. It is scaled
+to norm 1.
 """
 
 import math
@@ -49,10 +51,10 @@ SKETCH_WEIGHT = 0.7
 """Norm of the neighbourhood sketch beside tokens of norm 1, in the vector of both."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run uses 1, 3 or 7."""
-SURE = 1.5
-"""Standard errors by which a vector must separate edges from non-neighbours to be used. Evidence
-from chance then costs 0.003 of AUC at most, by simulation; at 3 small graphs lose up to 0.06 that
-they could gain (tests/strict/test_link_levels.py)."""
+SURE = {1: 1.0, len(WAYS): 1.5}
+"""By the number of vectors that are tested: standard errors by which one must separate edges from
+non-neighbours to be used. Evidence from chance then costs 0.003 of AUC at most, by simulation; at 3
+small graphs lose up to 0.06 that they could gain (tests/strict/test_link_levels.py)."""
 ROOM = 1.5
 """Largest squared norm of an integer vector, in those of a unit vector."""
 
@@ -117,8 +119,9 @@ class Reading:
             "levels/way": np.array(self.way),
             "levels/kept": np.array(self.kept, np.int64),
             "levels/evidence": self.evidence,
-            "levels/separation": np.array([self.separation[way] for way in WAYS]),
-            "levels/error": np.array([self.error[way] for way in WAYS]),
+            "levels/tested": np.array(list(self.separation)),
+            "levels/separation": np.array(list(self.separation.values())),
+            "levels/error": np.array([self.error[way] for way in self.separation]),
         }
 
     @staticmethod
@@ -131,12 +134,14 @@ class Reading:
         Raises:
             InputError: an array is missing, or has another shape or type.
         """
+        tested = tuple(arrays.get("levels/tested", np.empty(0)).ravel().tolist())
         shapes: dict[str, tuple[Any, ...]] = {
             "way": ("U",),
             "kept": ("i", 2**bits - 1),
             "evidence": ("f", 2**bits),
-            "separation": ("f", len(WAYS)),
-            "error": ("f", len(WAYS)),
+            "tested": ("U", len(tested)),
+            "separation": ("f", len(tested)),
+            "error": ("f", len(tested)),
         }
         for name, (kind, *shape) in shapes.items():
             array = arrays.get(f"levels/{name}")
@@ -144,11 +149,11 @@ class Reading:
             if array is None or not good or (kind == "f" and not np.isfinite(array).all()):
                 raise InputError(f"model.npz: levels/{name} does not match this run; train again")
         kept = arrays["levels/kept"].tolist()
-        known = str(arrays["levels/way"]) in (*WAYS, ALONE)
+        known = str(arrays["levels/way"]) in (*tested, ALONE) and set(tested) <= set(WAYS)
         if not known or kept != sorted(set(kept) & set(range(len(COSINES)))):
             raise InputError("model.npz: its score buckets do not match this run; train again")
         by_way = {
-            name: dict(zip(WAYS, arrays[f"levels/{name}"].tolist(), strict=True))
+            name: dict(zip(tested, arrays[f"levels/{name}"].tolist(), strict=True))
             for name in ("separation", "error")
         }
         return Reading(
@@ -160,23 +165,26 @@ class Reading:
         )
 
 
-def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
+def read_levels(
+    total: Doubles, spread: float, bits: int, tested: tuple[str, ...] = WAYS
+) -> Reading:
     """Choose vector and thresholds by noisy histograms.
 
     Args:
-        total: [ways, 2, buckets of calibration] of edges, then of non-neighbours.
+        total: [tested, 2, buckets of calibration] of edges, then of non-neighbours.
         spread: standard deviation of the noise in each number.
         bits: of a score query.
+        tested: all of `WAYS`, or one of them.
     """
     separation, error = {}, {}
-    for way, counts in zip(WAYS, total, strict=True):
+    for way, counts in zip(tested, total, strict=True):
         separation[way] = _separation(*_positive(counts, spread))
         error[way] = _error(counts, spread)
-    passed = [way for way in WAYS if separation[way] - 0.5 > SURE * error[way]]
+    sure = SURE[len(tested)]
+    passed = [way for way in tested if separation[way] - 0.5 > sure * error[way]]
     # In doubt, the vector that uses everything.
-    bonus = {BOTH: error[BOTH]}
-    way = max(passed or WAYS, key=lambda name: separation[name] + bonus.get(name, 0.0))
-    edges, non_neighbours = _positive(total[WAYS.index(way)], spread)
+    way = max(passed or tested, key=lambda name: separation[name] + (name == BOTH) * error[name])
+    edges, non_neighbours = _positive(total[tested.index(way)], spread)
     kept = max(
         combinations(range(len(COSINES)), 2**bits - 1),
         key=lambda some: _separation(_merged(edges, some), _merged(non_neighbours, some)),
@@ -185,7 +193,7 @@ def read_levels(total: Doubles, spread: float, bits: int) -> Reading:
         counts / counts.sum() for counts in (_merged(edges, kept), _merged(non_neighbours, kept))
     ]
     # Evidence a little above chance counts little, and evidence that may be chance not at all.
-    doubt = SURE * error[way] / (separation[way] - 0.5) if passed else 1.0
+    doubt = sure * error[way] / (separation[way] - 0.5) if passed else 1.0
     evidence: Doubles = (1 - doubt**2) * (np.log(shares[0]) - np.log(shares[1]))
     if not passed:
         way = ALONE
@@ -219,6 +227,8 @@ def _error(counts: Doubles, spread: float) -> float:
     return float(np.sqrt(square))
 
 
+FADE = 0.5
+"""Weight of a round of random marks beside the next one, in a sketch."""
 CROWD = 16
 """Number of receivers from which on a device's random mark has full weight."""
 
@@ -245,15 +255,25 @@ class NeighbourhoodSketch:
         """[hosted, random marks] of the last round."""
         self._used = self._received
         """The same over the edges that a device uses."""
+        self._earlier = self._received
+        """[hosted, random marks] of the rounds before the last, faded."""
+        self._faded = 0
+        """Number of the rounds in `_earlier`."""
         self.usual: list[Doubles] = []
         """[random marks] frequencies among all messages, for each round."""
 
     def message(self, number: int) -> Bytes:
         """Return [hosted, 1] the messages of a round: random marks, then propagated labels."""
         if number:
-            self._own = preferred(self._shard, self._above_usual(number - 1, self._used), number)
+            self._prefer(number)
             self._sent = randomized(self._shard, self._own, self._mechanism, number)[:, 0]
         return self._sent[:, None]
+
+    def _prefer(self, number: int) -> None:
+        """Choose the propagated label of a round by the one before."""
+        if self._faded < number:
+            self._earlier, self._faded = self._memory(), number
+        self._own = preferred(self._shard, self._above_usual(number - 1, self._used), number)
 
     def repeat(self, number: int, sent: Bytes) -> None:
         """Repeat a round of a finished run.
@@ -262,7 +282,7 @@ class NeighbourhoodSketch:
             sent: [hosted] messages of the round.
         """
         if number:
-            self._own = preferred(self._shard, self._above_usual(number - 1, self._used), number)
+            self._prefer(number)
         else:
             self._own = sent.astype(np.int64)
         self._sent = sent
@@ -301,6 +321,11 @@ class NeighbourhoodSketch:
         above: Doubles = marks - marks.sum(axis=1, keepdims=True) * self.usual[number]
         return above
 
+    def _memory(self) -> Doubles:
+        """Return [hosted, random marks] the last round and, faded, those before it."""
+        faded: Doubles = FADE * self._earlier
+        return self._above_usual(self._faded, self._received) + faded
+
     def vectors(self) -> Doubles:
-        """Return [hosted, random marks] the sketches: unit vectors of the last round."""
-        return unit(self._above_usual(len(self.usual) - 1, self._received))
+        """Return [hosted, random marks] the sketches: unit vectors."""
+        return unit(self._memory())

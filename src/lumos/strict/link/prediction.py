@@ -268,7 +268,7 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
         InputError: an array is missing, or has another shape or type.
     """
     strict = schedule.strict
-    rounds, size = 1 + schedule.num_propagated, strict.embedding
+    rounds, size = 1 + schedule.num_propagated, schedule.embedding
     shapes = {
         "weights": (width,),
         "basis": (width, size),

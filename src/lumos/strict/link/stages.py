@@ -3,7 +3,8 @@
     sizes         histograms of each feature over powers of two
     centres       means of each feature
     counts        how often each token occurs
-    products      tokens of a device and the embedding of its partner, along a matching of edges
+    products      tokens of a device and an embedding: its own, or that of its partner along a
+                  matching of edges
     whitening     the spread of embeddings
     random_marks  how often each random mark, and each propagated label, was sent
     levels        score buckets of held-back edges and of non-neighbours (after the last epoch)
@@ -14,6 +15,7 @@ of scaling is taken from that of the products.
 """
 
 import math
+from abc import ABC
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -24,7 +26,7 @@ from lumos.exchange.endpoint import Program
 from lumos.ldp.account import NORM
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import Disclosed
-from lumos.strict.link.levels import COSINES, WAYS, read_levels
+from lumos.strict.link.levels import BOTH, COSINES, WAYS, read_levels
 from lumos.strict.settings import CALIBRATION_QUERIES, LINK_PROPAGATED
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
@@ -80,14 +82,11 @@ class TokenCounts(LinkStage):
         state.encoder.learn_counts(total, self.noise())
 
 
-class Products(LinkStage):
-    """Products of tokens and embeddings over matched edges."""
+class Products(LinkStage, ABC):
+    """Products of tokens and embeddings."""
 
     name = PRODUCTS
-    learns = "the tokens that linked devices have in common"
     share = 0.85
-    paired = True
-    sessions = True
 
     @property
     def num_sums(self) -> int:
@@ -99,6 +98,40 @@ class Products(LinkStage):
         """Always true."""
         return True
 
+    def budget(self, step: int) -> float:
+        """Return a share that doubles from sum to sum."""
+        parts = [GROWTH**number for number in range(self.num_sums)]
+        return self.schedule.left_of(self.share) * (parts[step] / sum(parts))
+
+    def width(self, features: int) -> int:
+        """Return the size of the matrix [tokens, embedding]."""
+        return self.schedule.tokens(features) * self.schedule.embedding
+
+    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
+        """Compute the next basis."""
+        state.encoder.learn_products(total, self.noise(step))
+
+
+class OwnProducts(Products):
+    """Products of the tokens and the embedding of each device."""
+
+    learns = "the tokens that devices have together"
+
+    moves = Sensitivity(1.0, 2.0)
+    """x ⊗ z, both of norm 1."""
+
+    def update(self, state: "StrictLinker", each: bool) -> Doubles:
+        """Return each device's products, or their sum."""
+        return state.encoder.own_products(self.schedule.config.updates.fraction_bits, each=each)
+
+
+class PairProducts(Products):
+    """Products of tokens and embeddings over matched edges."""
+
+    learns = "the tokens that linked devices have in common"
+    paired = True
+    sessions = True
+
     @property
     def moves(self) -> Sensitivity:
         """The pair of a device, with other tokens and another embedding."""
@@ -108,15 +141,6 @@ class Products(LinkStage):
         # Without a partner a device adds ½ b_u ⊗ z_u, of norm √M/2, which moves by √M at most.
         root = math.sqrt(self.schedule.strict.tokens)
         return Sensitivity(2 * root, math.sqrt(10) * root)
-
-    def budget(self, step: int) -> float:
-        """Return a share that doubles from sum to sum."""
-        parts = [GROWTH**number for number in range(self.num_sums)]
-        return self.schedule.left_of(self.share) * (parts[step] / sum(parts))
-
-    def width(self, features: int) -> int:
-        """Return the size of the matrix [tokens, embedding]."""
-        return self.schedule.tokens(features) * self.schedule.strict.embedding
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
         """Open the sessions of partners before the first product."""
@@ -128,10 +152,6 @@ class Products(LinkStage):
         noise = self.noise(step)
         total: Doubles = yield from state.sums.sum_products(numbers, tokens, noise, randomness)
         return total
-
-    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Compute the next basis."""
-        state.encoder.learn_products(total, self.noise(step))
 
 
 class Whitening(LinkStage):
@@ -146,7 +166,7 @@ class Whitening(LinkStage):
 
     def width(self, features: int) -> int:
         """Return the upper half of a matrix."""
-        size = self.schedule.strict.embedding
+        size = self.schedule.embedding
         return size * (size + 1) // 2
 
     def vectors(self, state: "StrictLinker") -> Doubles:
@@ -215,7 +235,7 @@ class Levels(LinkStage):
 
     def width(self, features: int) -> int:
         """Return the number of buckets, for each way to compare and both kinds of pairs."""
-        return len(WAYS) * 2 * (len(COSINES) + 1)
+        return len(self.schedule.compared) * 2 * (len(COSINES) + 1)
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
         """Have pairs learn the bucket of their score."""
@@ -227,21 +247,20 @@ class Levels(LinkStage):
 
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Choose the vector to compare, the thresholds, and the evidence of each bucket."""
-        shape = (len(WAYS), 2, len(COSINES) + 1)
+        tested = self.schedule.compared
+        counts = total.reshape(len(tested), 2, len(COSINES) + 1)
         bits = self.schedule.strict.query_bits
-        state.reading = read_levels(total.reshape(shape), self.spread(), bits)
+        state.reading = read_levels(counts, self.spread(), bits, tested)
 
 
-LINK_STAGES: list[type[Stage]] = [
-    Sizes,
-    Centres,
-    TokenCounts,
-    Products,
-    Whitening,
-    Marks,
-    Levels,
-]
-"""In the order of the run."""
+PAIR_DEVICES = 10_000
+"""Number of devices from which on products are of pairs. Below it, noise hides what matched edges
+tell about tokens, and what single devices tell is worth more (benchmarks/small_links.py)."""
+CHOICE_DEVICES = 5_000
+"""Number of devices from which on calibration compares three vectors. Below it, all calibrate the
+vector of both (benchmarks/small_links.py)."""
+OWN_EMBEDDING, PAIR_EMBEDDING = 12, 24
+"""Length of an embedding, by the kind of products."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,10 +269,29 @@ class LinkSchedule(Schedule):
 
     margin: ClassVar[float] = MARGIN
 
+    @cached_property
+    def pairs(self) -> bool:
+        """True if products are of matched devices."""
+        kind = self.strict.products
+        return kind == "pairs" or (kind == "auto" and self.devices >= PAIR_DEVICES)
+
+    @property
+    def embedding(self) -> int:
+        """Length of an embedding."""
+        given = self.strict.embedding
+        default = PAIR_EMBEDDING if self.pairs else OWN_EMBEDDING
+        return default if given is None else given
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Vectors that calibration compares."""
+        return WAYS if self.devices >= CHOICE_DEVICES else (BOTH,)
+
     @property
     def kinds(self) -> list[type[Stage]]:
-        """Those of `LINK_STAGES`."""
-        return LINK_STAGES
+        """The stages, in the order of the run."""
+        products = PairProducts if self.pairs else OwnProducts
+        return [Sizes, Centres, TokenCounts, products, Whitening, Marks, Levels]
 
     @property
     def num_propagated(self) -> int:

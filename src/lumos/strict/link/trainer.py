@@ -36,7 +36,6 @@ from lumos.strict.link.levels import (
     ALONE,
     BOTH,
     COSINES,
-    WAYS,
     NeighbourhoodSketch,
     Reading,
     combined,
@@ -103,7 +102,8 @@ class StrictLinker(StrictTrainer):
     def setup(self) -> Program[None]:
         """Agree on keys, learn the scaling of features, and find partners."""
         yield from super().setup()
-        self._partner = yield from self._find_partners()
+        if self.schedule.pairs:
+            self._partner = yield from self._find_partners()
 
     def _find_partners(self) -> Program[Ints]:
         """Return [hosted] partners.
@@ -195,7 +195,7 @@ class StrictLinker(StrictTrainer):
     def calibrate(self) -> Program[None]:
         """Have each device learn the bucket of one edge, and of one non-neighbour."""
         self._compared = combined(self.encoder.embeddings(), self.sketch.vectors())
-        vectors = {way: integers(rows) for way, rows in self._compared.items()}
+        vectors = {way: integers(self._compared[way]) for way in self.schedule.compared}
         self._budget = AnswerBudget.unused(len(self.shard))
         self.histograms = yield from self._histograms(vectors, self._budget)
 
@@ -213,28 +213,28 @@ class StrictLinker(StrictTrainer):
         order = np.lexsort((peers, rows))
         # A held-back edge is known to its first end.
         edges = yield from match(shard, rows[order], peers[order], "held back", mutual=False)
-        counts = np.zeros((len(shard), len(WAYS), 2, len(COSINES) + 1))
-        first_step = 2 * len(WAYS) * self._attempt
+        counts = np.zeros((len(shard), len(vectors), 2, len(COSINES) + 1))
+        first_step = 2 * len(vectors) * self._attempt
         for kind, partner in ((EDGE, edges), (NON_NEIGHBOUR, self._non_neighbours())):
             here = np.flatnonzero(partner != NOBODY)
             devices, peers = shard.ids_of(here), partner[here]
-            which = (devices + peers) % len(WAYS)
-            for number, way in enumerate(WAYS):
+            which = (devices + peers) % len(vectors)
+            for number, rows in enumerate(vectors.values()):
                 of_way = which == number
                 learnt = yield from levels_of_pairs(
                     shard,
                     self._scorer,
                     devices[of_way],
                     peers[of_way],
-                    vectors[way],
-                    spec_for(vectors[way].shape[1]),
+                    rows,
+                    spec_for(rows.shape[1]),
                     strict.query_epsilon,
                     -1 - (first_step + 2 * number + kind),
                 )
                 adding = (devices[of_way] < peers[of_way]) & (learnt != UNANSWERED)
                 counts[here[of_way][adding], number, kind, learnt[adding]] += 1
             budget.calibrated[here] += 1
-        return counts.reshape(len(shard), len(WAYS) * 2 * (len(COSINES) + 1))
+        return counts.reshape(len(shard), len(vectors) * 2 * (len(COSINES) + 1))
 
     def _calibrated(self) -> Reading:
         if self.reading is None:
