@@ -513,7 +513,7 @@ def test_real_randomness_looks_for_the_same_partners_in_every_run(account: Path)
     graph = small(40)
 
     def proposals(folder: Path) -> list[Any]:
-        _, wire = link_with_wire(graph, account=folder, randomness="system")
+        _, wire = link_with_wire(graph, account=folder, randomness="system", products="pairs")
         return [
             sorted((m.sender, m.receiver, m.body) for m in messages)
             for messages in wire.of("strict/proposal")

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.strict.classifying import schedule_of
+from tests.strict.linking import schedule
 from tests.strict.strictly import ALL_TAKE_PART, QUICK, small
 
 from lumos import load_run, train
 from lumos.runs.run import Run
 from lumos.secagg import SecureAggregator
 from lumos.strict.classify.stages import CLASSIFY_STAGES
-from lumos.strict.link.stages import LINK_STAGES
 from lumos.strict.stages import Stage
 from lumos.strict.trainer import StrictTrainer
 
@@ -48,7 +48,7 @@ def lied_to(name: str, task: str, monkeypatch: pytest.MonkeyPatch, **settings: A
 @pytest.mark.parametrize(
     ("name", "task"),
     [(stage.name, "classify") for stage in CLASSIFY_STAGES]
-    + [(stage.name, "link") for stage in LINK_STAGES],
+    + [(kind.name, "link") for kind in schedule().kinds],
 )
 def test_each_stage_can_be_left_out(
     name: str, task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
@@ -71,10 +71,10 @@ def test_each_stage_can_be_left_out(
 
 def test_totals_at_the_bounds_pass_with_noise_and_a_larger_one_does_not() -> None:
     """All devices at the largest count: one in 10^9 such sums may be refused, by its noise."""
-    schedule = schedule_of(devices=2000, training=1000, validation=500)
+    made = schedule_of(devices=2000, training=1000, validation=500)
     random = np.random.default_rng(0)
     for name, adding in (("selection", 500), ("counts", 1000), ("agreement", 500)):
-        stage = schedule[name]
+        stage = made[name]
         most, noise = adding * stage.clip, stage.spread()
         assert stage.adding == adding
         for edge in (0.0, most):
@@ -82,7 +82,7 @@ def test_totals_at_the_bounds_pass_with_noise_and_a_larger_one_does_not() -> Non
             assert all(stage.possible(total, 0) for total in drawn)
         assert not stage.possible(np.array([0.0, most + 8 * noise]), 0)
         assert not stage.possible(np.array([-8 * noise, most]), 0)
-    assert schedule["encoder"].possible(np.full(4, -999 * schedule["encoder"].clip), 0)
+    assert made["encoder"].possible(np.full(4, -999 * made["encoder"].clip), 0)
 
 
 def test_a_device_that_objects_to_every_attempt_costs_the_products_only(
@@ -101,7 +101,8 @@ def test_a_device_that_objects_to_every_attempt_costs_the_products_only(
         return original(self, noise, words, step, number, always)
 
     monkeypatch.setattr(SecureAggregator, "attempt", objecting)
-    settings = {**SETTINGS["link"], "aggregate": "secure", "embedding": 4, "tokens": 2}
+    settings = {**SETTINGS["link"], "aggregate": "secure", "products": "pairs"}
+    settings |= {"embedding": 4, "tokens": 2}
     run = train(small(30), **settings)
     [warned] = [line for line in run.warnings if "left out" in line]
     assert "'products'" in warned

@@ -75,15 +75,29 @@ def some_pairs(devices: int, many: int, seed: int = 0) -> np.ndarray:
 # Sums: these words or others, within the account.
 
 
-LINKS = Config.of(profile="strict", task="link")
+LINKS = Config.of(profile="strict", task="link", products="pairs")
+OWN = Config.of(profile="strict", task="link", products="own")
 
 
-def shares_of_account(*, by_noise: bool = False) -> dict[str, float]:
+def shares_of_account(*, by_noise: bool = False, config: Config = LINKS) -> dict[str, float]:
     """By stage, μ in those of the account; `by_noise`: by the noise that was found."""
     return {
         stage: one.largest * (one.noise.value if by_noise else 1) / max(one.account, 1e-9)
-        for stage, one in link_training.guesses(2, LINKS).items()
+        for stage, one in link_training.guesses(2, config).items()
     }
+
+
+def test_other_words_stay_within_the_account_of_own_products() -> None:
+    """Embeddings of different words are at right angles at most in a run: √2 of 2."""
+    assert 0.7 < shares_of_account(config=OWN)["products"] <= 1
+
+
+def test_twin_with_longer_rows_in_own_products_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighted = token_rows.TokenRows.weighted
+    monkeypatch.setattr(
+        token_rows.TokenRows, "weighted", lambda self, weights: 3 * weighted(self, weights)
+    )
+    assert shares_of_account(config=OWN)["products"] > 1.5
 
 
 def test_other_words_stay_within_the_account_of_every_stage() -> None:

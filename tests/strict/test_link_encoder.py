@@ -98,7 +98,7 @@ def test_shrunk_rows_are_nearer_to_the_truth_than_noisy_ones() -> None:
 def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     """Bᵀ A Z / 128 in a run without noise; devices without a partner add half of their own."""
     graph = town(40)
-    made = started(graph, protect="none", epochs=8)
+    made = started(graph, protect="none", epochs=8, products="pairs")
     run = lambda one, two: made.run(  # noqa: E731
         lambda trainer: trainer.epochs(one, two), lambda program: program.epochs(one, two)
     )
@@ -117,6 +117,24 @@ def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
     basis = trainer.encoder.basis
     assert_allclose(basis @ (basis.T @ expected), expected, atol=1e-9)
     assert_allclose(np.abs(basis), np.abs(np.linalg.qr(expected)[0]), atol=1e-9)
+
+
+def test_a_sum_of_own_products_is_that_of_rows_and_embeddings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rounded towards 0 device by device, in blocks of any size."""
+    monkeypatch.setattr(link_encoder, "AT_ONCE", 7)
+    rng = np.random.default_rng(0)
+    features = (rng.random((30, 12)) < 0.3) * rng.random((30, 12))
+    features[3] = 0
+    encoder = encoder_of(features, embedding=4)
+    encoder.learn_counts(rng.random(12), None)
+    rows, z = features * encoder.weights, encoder.embeddings()
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    exact = rows[:, :, None] * z[:, None, :]
+    each = encoder.own_products(10, each=True)
+    assert_allclose(each.reshape(exact.shape), np.trunc(exact * 1024) / 1024, atol=1e-12)
+    assert_array_equal(encoder.own_products(10, each=False), each.sum(axis=0))
 
 
 def test_directions_that_neighbours_share_are_found() -> None:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
+from lumos.errors import InputError
+from lumos.strict.link import levels
 from lumos.strict.link.levels import (
     ALONE,
     BITS,
@@ -135,7 +137,7 @@ def test_the_way_that_separates_best_is_chosen_with_its_thresholds(bits: int, wa
     found = _merged(edges, reading.kept), _merged(non_neighbours, reading.kept)
     assert auc_by_pairs(*found) == pytest.approx(best)
     expected = np.log(found[0] / found[0].sum()) - np.log(found[1] / found[1].sum())
-    doubt = SURE * reading.error[way] / (reading.separation[way] - 0.5)
+    doubt = SURE[len(WAYS)] * reading.error[way] / (reading.separation[way] - 0.5)
     assert 0 < doubt < 1
     assert_allclose(reading.evidence, (1 - doubt**2) * expected)
     assert reading.cosines == tuple(COSINES[place] for place in reading.kept)
@@ -217,6 +219,41 @@ def test_small_graphs_gain_by_what_separates() -> None:
     assert mean_gain(50, 0.0, 1.0, 0.2) > 0.03  # 0.01 at three standard errors
     assert mean_gain(50, 1.0, 1.0, 1.3) > 0.08  # 0.04
     assert mean_gain(400, 1.0, 1.0, 1.3) > 0.11
+
+
+def mean_gain_of_one(pairs: int, separation: float, spread: float = 3.8) -> float:
+    """Mean gain of calibration where all pairs compare the vector of both."""
+    rng, gains = np.random.default_rng(pairs), []
+    shapes = gaussian_shapes(separation)
+    for _ in range(200):
+        total = np.array(
+            [[rng.multinomial(pairs, shapes[0]), rng.multinomial(4 * pairs, shapes[1])]]
+        )
+        noisy = total + spread * rng.standard_normal(total.shape)
+        gains.append(gained(read_levels(noisy, spread, 2, (BOTH,)), {BOTH: separation}))
+    return float(np.mean(gains))
+
+
+def test_one_vector_needs_fewer_standard_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one standard error chance costs as little as with 1.5 and a choice of three vectors."""
+    assert min(mean_gain_of_one(pairs, 0.0) for pairs in (20, 50, 100, 400)) > -0.004
+    assert mean_gain_of_one(50, 1.0) > mean_gain(17, 0.0, 1.0, 1.0) + 0.02
+    assert mean_gain_of_one(50, 0.5) > 0.012
+    monkeypatch.setitem(levels.SURE, 1, 0.5)
+    assert mean_gain_of_one(50, 0.0) < -0.005
+
+
+def test_a_reading_of_one_vector_survives_its_file() -> None:
+    total = np.array([[100 * STEEP, 100 * EVEN]])
+    reading = read_levels(total, 1.0, 2, (BOTH,))
+    assert reading.way == BOTH
+    assert reading.separation.keys() == {BOTH}
+    again = Reading.of(reading.arrays(), 2)
+    assert (again.separation, again.error) == (reading.separation, reading.error)
+    with pytest.raises(InputError, match="levels/tested"):
+        Reading.of({k: v for k, v in reading.arrays().items() if k != "levels/tested"}, 2)
+    with pytest.raises(InputError, match="do not match this run"):
+        Reading.of(reading.arrays() | {"levels/tested": np.array(["other"])}, 2)
 
 
 def test_what_separates_is_believed_under_noise() -> None:

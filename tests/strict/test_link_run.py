@@ -26,7 +26,7 @@ from lumos.exchange import TOPICS
 from lumos.graph import Graph
 from lumos.runs.run import Run
 from lumos.strict.link.encoder import NOBODY, Z_STEPS
-from lumos.strict.link.levels import ALONE, BOTH, WAYS
+from lumos.strict.link.levels import ALONE, BOTH
 from lumos.strict.link.stages import COUNTS, PRODUCTS
 from lumos.training.trainer import EpochEvent
 
@@ -104,14 +104,17 @@ def test_shards_change_nothing(name: str, aggregate: str, ledger_differences: An
         *(pytest.param(name, marks=pytest.mark.long) for name in ("exact", "signed")),
     ],
 )
-def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differences: Any) -> None:
+@pytest.mark.parametrize("products", ["own", "pairs"])
+def test_masked_runs_without_noise_are_the_ideal_ones(
+    name: str, products: str, ledger_differences: Any
+) -> None:
     """Real products, masked sums and secret scores: bit by bit, and every count of the ledger."""
-    settings = {**CHEAP, **SETTINGS[name], "protect": "none"}
+    settings = {**CHEAP, **SETTINGS[name], "protect": "none", "products": products}
     with the_same_randomness():  # only the way of adding up differs
         ideal, _, totals = watched(**settings)
         masked, wire, masked_totals = watched(aggregate="secure", shards=2, **settings)
     assert bytes_of(totals) == bytes_of(masked_totals)
-    assert sum(each.paired for each in totals) == 4
+    assert sum(each.paired for each in totals) == (4 if products == "pairs" else 0)
     identical(ideal, masked)
     assert ledger_differences(ideal.ledger, masked.ledger) in ([], ["topics"])
     assert not [topic for topic in wire.topics() if topic.endswith("/ideal")]
@@ -120,7 +123,7 @@ def test_masked_runs_without_noise_are_the_ideal_ones(name: str, ledger_differen
 def test_noise_of_a_masked_run_is_that_of_the_schedule(sixty: Graph) -> None:
     """Of counts, and of products: the sum less what the devices hold, in standard deviations."""
     for aggregate in ("ideal", "secure"):
-        made = started(sixty, aggregate=aggregate, embedding=4)
+        made = started(sixty, aggregate=aggregate, embedding=4, products="pairs")
         trainer = made.trainers[0]
         shares = trainer.tokens.shares().toarray().sum(axis=0)
         found = {}
@@ -237,8 +240,9 @@ def test_ledger_of_releases() -> None:
 
 
 def test_calibration_compares_every_device_twice_at_most() -> None:
-    run, wire = run_with_wire(town(60), protect="none")
-    counts = np.zeros(60, np.int64)
+    run, wire = run_with_wire(random_graph(1), seed=1, protect="none")
+    assert run.model.choice == ALONE  # no score was asked for later
+    counts = np.zeros(200, np.int64)
     assert run.model.kept.keys() == {"sent"}  # who calibrated how often tells who has such an edge
     for message in wire.all_of("score/ideal"):
         counts[message.sender] += 1
@@ -302,13 +306,13 @@ def good() -> Run:
 
 
 def test_a_run_finds_edges_where_words_and_surroundings_tell_them(good: Run) -> None:
-    assert good.model.choice in WAYS
+    assert good.model.choice == BOTH
     assert good.metrics["test_auc"] > 0.8
     assert good.own is not None
     assert good.own["test_auc"] < 0.6
     assert good.model.warnings == []
     estimates = good.model.estimates
-    assert set(estimates) == {f"levels_auc_{way}{end}" for way in WAYS for end in ("", "_error")}
+    assert set(estimates) == {"levels_auc_both", "levels_auc_both_error"}  # few devices: one vector
     assert 0.5 < estimates[f"levels_auc_{good.model.choice}"] <= 1
 
 
@@ -336,12 +340,12 @@ def random_graph(seed: int) -> Graph:
 
 
 def test_chance_that_is_believed_costs_little() -> None:
-    run = linked(random_graph(2), seed=2, protect="none")
+    run = linked(random_graph(0), seed=0, protect="none")
     assert run.model.choice != ALONE, "the example shows what chance costs"
     assert run.metrics["test_auc"] > (run.own or {})["test_auc"] - 0.02
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", [1, 3, 4])
 def test_a_random_graph_is_scored_by_degrees(seed: int) -> None:
     graph = random_graph(seed)
     run = linked(graph, seed=seed, protect="none")
@@ -359,7 +363,7 @@ def test_in_doubt_vectors_of_both_are_kept() -> None:
     """Embeddings of a run that fell back are still those of words and neighbourhood sketch."""
     run = linked("demo:60")
     assert run.model.choice == ALONE
-    assert run.embeddings.shape == (60, 24 + 16)
+    assert run.embeddings.shape == (60, 12 + 16)
     assert_allclose(np.linalg.norm(run.embeddings, axis=1), 1, rtol=1e-5)
 
 
@@ -490,5 +494,5 @@ def test_a_run_folder_keeps_everything(tmp_path: Path) -> None:
         _ = again.embeddings
     with pytest.raises(UsageError, match="made from a graph in memory; pass that graph"):
         again.ask_links(ids=[(0, 1)])
-    assert again.model.choice in (BOTH, *WAYS)
+    assert again.model.choice == BOTH
     assert again.guarantees == run.guarantees

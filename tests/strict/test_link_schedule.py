@@ -14,12 +14,14 @@ from lumos.graph import Graph
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.link.answers import AnswerBudget
 from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, TokenRows
-from lumos.strict.link.levels import COSINES, WAYS, NeighbourhoodSketch, integers
+from lumos.strict.link.levels import BOTH, COSINES, WAYS, NeighbourhoodSketch, integers
 from lumos.strict.link.stages import (
+    CHOICE_DEVICES,
     COUNTS,
     LEVELS,
     MARGIN,
     MARKS,
+    PAIR_DEVICES,
     PRODUCTS,
     WHITENING,
     LinkSchedule,
@@ -41,7 +43,7 @@ def sums_of(made: LinkSchedule) -> list[tuple[str, int]]:
     ("propagated_labels", "epochs"), [(0, 4), (0, 7), (1, 5), (2, 9), (3, 7), (3, 10)]
 )
 def test_every_epoch_has_a_stage(propagated_labels: int, epochs: int) -> None:
-    made = schedule(propagated_labels=propagated_labels, epochs=epochs)
+    made = schedule(propagated_labels=propagated_labels, epochs=epochs, products="pairs")
     products = epochs - 3 - propagated_labels
     assert sums_of(made) == [
         (COUNTS, 0),
@@ -51,6 +53,9 @@ def test_every_epoch_has_a_stage(propagated_labels: int, epochs: int) -> None:
         (LEVELS, 0),
     ]
     assert [stage.name for stage in made.stages if stage.paired] == [PRODUCTS]
+    own = schedule(propagated_labels=propagated_labels, epochs=epochs)
+    assert sums_of(own) == sums_of(made)
+    assert not any(stage.paired for stage in own.stages)
     with pytest.raises(ValueError, match="no such epoch"):
         made.place(epochs)
 
@@ -64,6 +69,18 @@ def test_smallest_number_of_epochs(propagated_labels: int) -> None:
         UsageError, match=f"must be above {3 + propagated_labels} with these settings"
     ):
         schedule(propagated_labels=propagated_labels, epochs=3 + propagated_labels)
+
+
+def test_products_are_of_pairs_where_devices_are_many() -> None:
+    for devices, pairs in ((2, False), (PAIR_DEVICES - 1, False), (PAIR_DEVICES, True)):
+        made = schedule(devices)
+        assert made.pairs == pairs
+        assert made.embedding == (24 if pairs else 12)
+        assert schedule(devices, embedding=7).embedding == 7
+        assert schedule(devices, products="pairs").pairs
+        assert not schedule(devices, products="own").pairs
+    assert schedule(CHOICE_DEVICES).compared == WAYS
+    assert schedule(CHOICE_DEVICES - 1).compared == (BOTH,)
 
 
 def test_default_epochs_have_four_sums_of_products() -> None:
@@ -98,26 +115,28 @@ def deviation(made: LinkSchedule, stage: str, step: int) -> float:
 
 FAR = {
     COUNTS: (1.0, ROOT),
-    PRODUCTS: (2 * math.sqrt(8), math.sqrt(10 * 8)),
     WHITENING: (1.0, ROOT),
     MARKS: (1.0, 0.0),
     LEVELS: (ROOT, 2.0),
 }
+OF_PRODUCTS = {"own": (1.0, 2.0), "pairs": (2 * math.sqrt(8), math.sqrt(10 * 8))}
 """Written out for the default of eight words."""
 
 
 @pytest.mark.parametrize("devices", [60, 1000])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float) -> None:
-    made = schedule(devices, feature_epsilon=epsilon)
+@pytest.mark.parametrize("products", OF_PRODUCTS)
+def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float, products: str) -> None:
+    made = schedule(devices, feature_epsilon=epsilon, products=products)
+    far = FAR | {PRODUCTS: OF_PRODUCTS[products]}
     for place, question in enumerate(("norm", "features")):
-        moves = [FAR[stage][place] / deviation(made, stage, step) for stage, step in sums_of(made)]
+        moves = [far[stage][place] / deviation(made, stage, step) for stage, step in sums_of(made)]
         found = epsilon_of(moves, DELTA)
         spent = made.account(made.mu(question))
         assert spent is not None
         assert found == pytest.approx(spent[0], rel=0.01)
         assert found <= spent[0] * 1.001
-    assert made[PRODUCTS].moves[:2] == pytest.approx(FAR[PRODUCTS])
+    assert made[PRODUCTS].moves[:2] == pytest.approx(far[PRODUCTS])
 
 
 def test_zeros_in_place_of_a_vector_cost_less_than_other_features() -> None:
@@ -187,7 +206,7 @@ def test_reach_of_products(most: int) -> None:
     At the worst the partner has the new words, and embeddings are opposite.
     """
     rng = np.random.default_rng(most)
-    made = schedule(tokens=most, embedding=4)
+    made = schedule(tokens=most, embedding=4, products="pairs")
     norm, features, *_ = made[PRODUCTS].moves
     rows = word_sets(rng, 60, 40)
     words = TokenRows(rows, signed=False)
@@ -209,6 +228,30 @@ def test_reach_of_products(most: int) -> None:
     moved = product(new, ahead, new, ahead) - product(old, -ahead, new, ahead)
     never_beyond([float(np.linalg.norm(moved))], features, 0.99)
     never_beyond([float(np.linalg.norm(product(new, ahead, new, ahead)))], norm, 0.99)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_reach_of_own_products(signed: bool) -> None:
+    """Rows and embeddings of random devices, and the worst: opposite embeddings of nearly equal
+    rows, which a basis that hardly sees what they share allows."""
+    rng = np.random.default_rng(0)
+    made = schedule(embedding=4, signed=signed)
+    norm, features, *_ = made[PRODUCTS].moves
+    rows = word_sets(rng, 60, 40)
+    rows[:2] = 0
+    rows[:2, :9], rows[0, 10], rows[1, 11] = 1, 0.01, 0.01
+    if signed:
+        rows *= rng.choice([-1, 1], rows.shape)
+        rows[:2] = np.abs(rows[:2])
+    encoder = LinkEncoder(TokenRows(rows, signed=signed), made, PublicRandomness(0))
+    encoder.basis = rng.normal(size=encoder.basis.shape)
+    encoder.basis[:9] = 0
+    encoder.basis[11] = -encoder.basis[10]
+    products = encoder.own_products(24, each=True)
+    never_beyond(np.linalg.norm(products, axis=1).tolist(), norm, 0.999)
+    moves = np.linalg.norm(products[:, None] - products, axis=2)
+    never_beyond(moves.ravel().tolist(), features, 0.999)
+    assert moves[0, 1] == moves.max()
 
 
 def test_reach_of_whitening() -> None:

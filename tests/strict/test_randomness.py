@@ -186,6 +186,7 @@ SOMETHING_ELSE: dict[str, Any] = {
     "tree_network": True,
     "encoder_epochs": 3,
     "clip": 0.4,
+    "products": "own",
     "embedding": 8,
     "tokens": 3,
     "random_marks": 5,

@@ -218,6 +218,8 @@ class StrictSettings:
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
         if name == "propagated_epsilon" and self.propagated_labels == 0:
             return "`propagated_labels=0`, only with propagated labels"
+        if name == "tokens" and self.products == "own":
+            return "`products='own'`, only with those of pairs"
         if name.startswith("lifetime_") and self.account is None:
             return "a run on its own, only with `account`"
         return ""

@@ -66,7 +66,7 @@ from lumos.secagg.noise import Noise, epsilon_for
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.features import feature_form
 from lumos.strict.guarantees import MESSAGES, SUMS
-from lumos.strict.link.stages import MARKS, LinkSchedule
+from lumos.strict.link.stages import MARKS, LinkSchedule, product_kind
 from lumos.strict.messages import MARK, PROPAGATED_LABEL, PROPOSAL, REPLY, uses_edge
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
@@ -406,9 +406,11 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     strict = settings_of(config)
     if strict.protect != "noise":
         return
-    # Planted features are scaled as those of the graph are.
+    # Planted features are scaled, and products are, as those of the graph.
     scaling = feature_form(facts_of(scene.graph), strict)["scaling"]
-    config = replace(config, profile_settings=replace(strict, scaling=scaling))
+    products = product_kind(strict, scene.graph.devices)
+    as_there = replace(strict, scaling=scaling, products=products)
+    config = replace(config, profile_settings=as_there)
     scene.say(f"{RUNS} planted federations")
     found = guesses(RUNS, config)
     for stage, one in found.items():

@@ -346,7 +346,7 @@ class TrainingJob:
     @property
     def unread(self) -> int:
         """Bytes of one sender that may wait to be read: more than two of the widest messages."""
-        embedding = int(self._config.flat().get("embedding", 0))
+        embedding = int(self._config.flat().get("embedding") or 0)
         numbers = max(MIN_NUMBERS, embedding, self._problem.classes)
         return MIN_UNREAD + 4 * 8 * numbers * self._manifest.graph.feature_count
 

@@ -27,7 +27,12 @@ from lumos.ldp.account import NORM
 from lumos.ldp.mechanisms import Mechanism, make_mechanism
 from lumos.strict.accounting import Disclosed
 from lumos.strict.link.levels import BOTH, COSINES, WAYS, read_levels
-from lumos.strict.settings import CALIBRATION_QUERIES, LINK_PROPAGATED
+from lumos.strict.settings import (
+    CALIBRATION_QUERIES,
+    LINK_PROPAGATED,
+    ProductKind,
+    StrictSettings,
+)
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
 from lumos.typing import Doubles
@@ -263,17 +268,23 @@ OWN_EMBEDDING, PAIR_EMBEDDING = 12, 24
 """Length of an embedding, by the kind of products."""
 
 
+def product_kind(strict: StrictSettings, devices: int) -> ProductKind:
+    """Return the kind of products that settings and the number of devices lead to."""
+    if strict.products != "auto":
+        return strict.products
+    return "pairs" if devices >= PAIR_DEVICES else "own"
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinkSchedule(Schedule):
     """Everything public about a run of `link`."""
 
     margin: ClassVar[float] = MARGIN
 
-    @cached_property
+    @property
     def pairs(self) -> bool:
         """True if products are of matched devices."""
-        kind = self.strict.products
-        return kind == "pairs" or (kind == "auto" and self.devices >= PAIR_DEVICES)
+        return product_kind(self.strict, self.devices) == "pairs"
 
     @property
     def embedding(self) -> int:
