@@ -418,11 +418,22 @@ CONFIGURATIONS: dict[str, Callable[[], Numbers]] = {
     "strict link": partial(with_links, profile="strict"),
     "strict link, 3 shards": partial(with_links, profile="strict", shards=3),
     "strict link, secure": partial(
-        with_links, profile="strict", aggregate="secure", embedding=4, tokens=2, secure=True
+        with_links,
+        profile="strict",
+        aggregate="secure",
+        products="pairs",
+        embedding=4,
+        tokens=2,
+        secure=True,
     ),
     "strict link, control": partial(with_links, profile="strict", control=True),
     "strict link, noisy answers": partial(
-        with_links, profile="strict", query_epsilon=1.0, query_bits=1, propagated_labels=1
+        with_links,
+        profile="strict",
+        products="pairs",
+        query_epsilon=1.0,
+        query_bits=1,
+        propagated_labels=1,
     ),
     "strict link, scaled": partial(
         trained, small_graph(50.0), {"profile": "strict", "task": "link"}
