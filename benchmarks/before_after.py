@@ -1,6 +1,8 @@
 """Costs and link scores of strict before and after one end used an edge, and few labels counted.
 
     python -m benchmarks.before_after now
+    python -m benchmarks.before_after now --links     # links only
+    python -m benchmarks.before_after exact           # links without noise in the sums
     PYTHONPATH=OLD/src python -m benchmarks.before_after before    # OLD: a checkout of ece93186
 
 Costs: bytes that a device sends, and processor time of the simulation of one device, of one run.
@@ -74,17 +76,22 @@ def cost(graph: lumos.Graph, settings: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("key", choices=["before", "now"])
-    key = parser.parse_args().key
+    parser.add_argument("key", choices=["before", "now", "exact"])
+    parser.add_argument("--links", action="store_true", help="links on small graphs only")
+    options = parser.parse_args()
+    key, settings = options.key, {"protect": "none"} if options.key == "exact" else {}
     warnings.simplefilter("ignore")
     found = json.loads(PATH.read_text("utf-8")) if PATH.is_file() else {}
     here = found.setdefault(key, {"costs": {}, "links": {}})
-    for name in ("facebook", "demo"):
+    for name in () if settings or options.links else ("facebook", "demo"):
         graph = lumos.load(name)
-        for what, settings in COSTS.items():
-            here["costs"][f"{name}, {what}"] = cost(graph, settings)
+        for what, given in COSTS.items():
+            here["costs"][f"{name}, {what}"] = cost(graph, given)
     for name, graph in link_graphs().items():
-        runs = [lumos.train(graph, task="link", seed=seed) for seed in range(SEEDS)]
+        runs = [
+            lumos.train(graph, task="link", seed=seed, floor=False, **settings)
+            for seed in range(SEEDS)
+        ]
         here["links"][name] = [run.metrics["test_auc"] for run in runs]
         print(name, np.round(here["links"][name], 3), flush=True)
         PATH.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
