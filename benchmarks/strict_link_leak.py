@@ -63,7 +63,9 @@ from lumos.ldp.mechanisms import COIN, make_mechanism
 from lumos.runs.loop import Federation
 from lumos.strict.link.levels import ALONE, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
+from lumos.strict.link.stages import product_kind
 from lumos.strict.messages import CONSENT
+from lumos.strict.settings import StrictSettings
 from lumos.training.config import Config
 from lumos.training.metrics import auc
 from lumos.training.problem import Problem
@@ -268,9 +270,14 @@ def refusals(world: World) -> list[Row]:
     ]
 
 
-def coordinator(runs: int) -> list[Row]:
-    """A planted worst case, stage by stage: μ of other words, and guesses."""
-    found = guesses(runs, Config.asked(task="link"))
+def coordinator(runs: int, devices: int) -> list[Row]:
+    """A planted worst case, stage by stage: μ of other words, and guesses.
+
+    Args:
+        devices: of the graph; planted federations have the same kind of products.
+    """
+    kind = product_kind(StrictSettings(), devices)
+    found = guesses(runs, Config.asked(task="link", products=kind))
     return [
         {
             "stage": stage,
@@ -318,7 +325,7 @@ def main() -> None:
         ("neighbours", lambda: neighbours(world, 2 if options.quick else 10)),
         ("third parties", lambda: edges(world)),
         ("refusals", lambda: refusals(world)),
-        ("coordinator", lambda: coordinator(4 if options.quick else 20)),
+        ("coordinator", lambda: coordinator(4 if options.quick else 20, graph.devices)),
     ):
         if options.only is not None and name not in options.only:
             continue

@@ -290,7 +290,7 @@ class LinkEncoder:
         if each:
             of_devices = np.zeros((*rows.shape, z.shape[1]))
             of_devices[owner, rows.indices] = products(slice(None))
-            return of_devices.reshape(len(z), -1)
+            return of_devices.reshape(len(z), rows.shape[1] * z.shape[1])
         total = np.zeros((rows.shape[1], z.shape[1]))
         for start in range(0, len(owner), AT_ONCE):
             tokens = rows.indices[start : start + AT_ONCE]
