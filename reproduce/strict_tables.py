@@ -221,7 +221,7 @@ def cost_rows(read: Any) -> list[list[str]]:
     return rows
 
 
-SMALL_LINK_HEADINGS = ["graph", "before", "now", "gain by seed", "gain"]
+SMALL_LINK_HEADINGS = ["graph", "before", "now", "exact sums", "gain by seed", "gain"]
 
 
 def small_link_rows(read: Any) -> list[list[str]]:
@@ -232,7 +232,8 @@ def small_link_rows(read: Any) -> list[list[str]]:
         old = found["before"]["links"][name]
         gains = np.subtract(now, old)
         by_seed = ", ".join(f"{gain:+.3f}" for gain in gains)
-        rows.append([name, spread(old, 3), spread(now, 3), by_seed, f"{gains.mean():+.3f}"])
+        scored = [spread(some, 3) for some in (old, now, found["exact"]["links"][name])]
+        rows.append([name, *scored, by_seed, f"{gains.mean():+.3f}"])
     return rows
 
 

@@ -18,7 +18,7 @@ from lumos.training.config import Config
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    return Config.asked(task="link", aggregate="secure", embedding=4)
+    return Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
 
 
 def at_a_tick(federation: Federation, state: RunState) -> None:

@@ -256,7 +256,7 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     parts, config = twelve, short
     if wrong == "unknown random mark":
         parts = few_words_parts
-        config = Config.asked(task="link", aggregate="secure", embedding=4)
+        config = Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
     federation = Tampering(parts, config)
 
     def tamper(sender: int, receiver: int, data: Data) -> Data:
@@ -272,7 +272,7 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     assert all(wrong in line for line in logged)
 
 
-LINKS = Config.asked(task="link", aggregate="secure", embedding=4)
+LINKS = Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
 TREES = Config.asked(
     profile="paper", balancer="greedy", compare="secure", aggregate="secure", epochs=1
 )

@@ -96,7 +96,7 @@ def test_trees_begin_again_without_a_device_that_is_lost(
 @pytest.fixture(scope="module")
 def linking() -> Config:
     """With few words and numbers: their sessions are as long as both."""
-    return Config.asked(task="link", aggregate="secure", embedding=4)
+    return Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
 
 
 def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:

@@ -170,7 +170,8 @@ def test_a_device_that_keeps_something_back_stalls_no_round_for_ever(
 def test_only_a_neighbour_becomes_a_partner(few_words_parts: PartsFolder) -> None:
     """A device proposes to all devices; those that are no neighbours drop it, and name it."""
     federation = Federation(
-        few_words_parts, Config.asked(task="link", aggregate="secure", embedding=4)
+        few_words_parts,
+        Config.asked(task="link", aggregate="secure", products="pairs", embedding=4),
     )
     neighbours = set(federation.device(LOST).job.shard.neighbours.tolist())
     others = sorted(set(range(12)) - neighbours - {LOST})

@@ -62,12 +62,14 @@ def test_the_demo_fits_a_terminal_and_names_what_is_exposed(
 
 
 def test_links_are_told_from_non_neighbours() -> None:
-    """0, 5, 10 and 15 are one team. Scores are buckets, so that means are compared."""
+    """Teams are of 20 in a row. Scores are buckets, so that means are compared."""
     made = run("links.py")
     asked, trained = made["asked"], made["run"]
     assert trained.metrics["test_auc"] > trained.own["test_auc"]
     assert asked.answered.all()
-    assert asked.probability[:3].mean() > 1.5 * asked.probability[3:].mean()
+    pairs = [(one, one + far) for one in range(0, 1000, 20) for far in (5, 100)]
+    found = trained.ask_links(ids=pairs).probability
+    assert found[::2].mean() > 1.5 * found[1::2].mean()
 
 
 def test_mlflow_receives_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
