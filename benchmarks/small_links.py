@@ -14,6 +14,7 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -95,7 +96,7 @@ VARIANTS: dict[str, dict[str, Variant]] = {
         for size in (8, 12, 16, 24)
     },
     "sketch": {
-        f"{fade:g}": ({}, lambda fade=fade: patch.object(levels, "FADE", fade))
+        f"{fade:g}": ({}, partial(patch.object, levels, "FADE", fade))
         for fade in (0.0, 0.25, 0.5, 1.0)
     },
 }
@@ -121,7 +122,7 @@ def main() -> None:
                     row.append(run.metrics["test_auc"])
                 rows.append(row)
             means = np.mean(rows, axis=0)
-            apart = np.array(rows) - np.array(rows)[:, :1]
+            apart: np.ndarray = np.array(rows) - np.array(rows)[:, :1]
             error = apart.std(axis=0, ddof=1) / GRAPHS**0.5
             told = ", ".join(
                 f"{mean:.4f} ({more:+.4f} ± {of:.4f})"

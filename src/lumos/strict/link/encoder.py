@@ -296,7 +296,7 @@ class LinkEncoder:
             tokens = rows.indices[start : start + AT_ONCE]
             places = (np.ones(len(tokens)), (tokens, np.arange(len(tokens))))
             chosen = csr_array(places, shape=(len(total), len(tokens)))
-            total += chosen @ products(slice(start, start + AT_ONCE))
+            total += np.asarray(chosen @ products(slice(start, start + AT_ONCE)))
         return total.ravel()
 
     def spread(self) -> Doubles:

@@ -219,15 +219,15 @@ class StrictLinker(StrictTrainer):
             here = np.flatnonzero(partner != NOBODY)
             devices, peers = shard.ids_of(here), partner[here]
             which = (devices + peers) % len(vectors)
-            for number, rows in enumerate(vectors.values()):
+            for number, of_devices in enumerate(vectors.values()):
                 of_way = which == number
                 learnt = yield from levels_of_pairs(
                     shard,
                     self._scorer,
                     devices[of_way],
                     peers[of_way],
-                    rows,
-                    spec_for(rows.shape[1]),
+                    of_devices,
+                    spec_for(of_devices.shape[1]),
                     strict.query_epsilon,
                     -1 - (first_step + 2 * number + kind),
                 )
