@@ -79,7 +79,8 @@ def main() -> None:
     parser.add_argument("key", choices=["before", "now", "exact"])
     parser.add_argument("--links", action="store_true", help="links on small graphs only")
     options = parser.parse_args()
-    key, settings = options.key, {"protect": "none"} if options.key == "exact" else {}
+    key = options.key
+    settings: dict[str, Any] = {"protect": "none"} if key == "exact" else {}
     warnings.simplefilter("ignore")
     found = json.loads(PATH.read_text("utf-8")) if PATH.is_file() else {}
     here = found.setdefault(key, {"costs": {}, "links": {}})

@@ -242,8 +242,10 @@ class IdealAggregator:
         bound: Bound | None = None,
     ) -> Program[Doubles | None]:
         """Sum an update; nobody falls silent or lies, and the coordinator adds the noise."""
-        words = self._clear.encode_sum(update(False))
-        return (yield from self._sum(words, proved=self._proofs and _finite(bound, len(words))))
+        partial = update(False)
+        if not (self._proofs and _finite(bound, len(partial))):
+            return (yield from self.sum_fused(partial))
+        return (yield from self._sum(self._clear.encode_sum(partial), proved=True))
 
     def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
         """Return None: the coordinator adds the noise of all devices."""

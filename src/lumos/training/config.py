@@ -185,9 +185,10 @@ class RunSettings(TypedDict, total=False):
     lifetime_epsilon: float
     lifetime_propagated_epsilon: float
     lifetime_feature_epsilon: float
-    embedding: int
+    embedding: int | None
     tokens: int
     random_marks: int
+    products: Literal["auto", "own", "pairs"]
     query_bits: int
     score_queries: int
     query_epsilon: float
