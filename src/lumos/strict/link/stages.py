@@ -260,7 +260,8 @@ class Levels(LinkStage):
 
 PAIR_DEVICES = 10_000
 """Number of devices from which on products are of pairs. Below it, noise hides what matched edges
-tell about tokens, and what single devices tell is worth more (benchmarks/small_links.py)."""
+tell about tokens, and what single devices tell is worth more (benchmarks/small_links.py). Generated
+graphs set no upper limit; pairs had been chosen on Facebook, of 22,470 devices."""
 CHOICE_DEVICES = 5_000
 """Number of devices from which on calibration compares three vectors. Below it, all calibrate the
 vector of both (benchmarks/small_links.py)."""
