@@ -55,7 +55,7 @@ def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def scene() -> Scene:
     """Words are told apart without noise, so devices are asked."""
-    return Scene(town(), {"protect": "none"}, tasks=("link",))
+    return Scene(town(), {"protect": "none", "products": "pairs"}, tasks=("link",))
 
 
 @pytest.fixture(scope="module")

@@ -268,9 +268,8 @@ def test_the_page_of_strict_links(runs: dict[str, Path]) -> None:
     assert f"control: {config.profile.texts(config).control}" in shown
     measured = result["estimates"]
     drawn = [text.text() for svg in page(folder).all("svg") for text in svg.all("text")]
-    for way in ("tokens", "sketch", "both"):
-        auc, error = measured[f"levels_auc_{way}"], measured[f"levels_auc_{way}_error"]
-        assert f"{auc:.3f} ± {error:.3f} (guessing 0.500)" in drawn
+    auc, error = measured["levels_auc_both"], measured["levels_auc_both_error"]
+    assert f"{auc:.3f} ± {error:.3f} (guessing 0.500)" in drawn
     ledger = result["ledger"]
     assert f"{ledger['scores']:,} pairs learnt the bucket of their score in training" in shown
     assert f"{ledger['comparison_bits']:,.0f} bits, counted at both ends" in shown

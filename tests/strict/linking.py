@@ -135,8 +135,8 @@ def sums() -> Iterator[list[Opened]]:
         if self is first[0]:
             opened.append(entry)
 
-    def sum_(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
-        total = yield from plain(self, update, noise, step)
+    def sum_(self: NoisySums, update: Any, noise: Any, step: int, **named: Any) -> Any:
+        total = yield from plain(self, update, noise, step, **named)
         keep(self, Opened(step, noise, total, paired=False))
         return total
 

@@ -77,8 +77,8 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
     original = NoisySums.sum
     first: list[NoisySums] = []
 
-    def recording(self: NoisySums, update: Any, noise: Any, step: int) -> Any:
-        total = yield from original(self, update, noise, step)
+    def recording(self: NoisySums, update: Any, noise: Any, step: int, **named: Any) -> Any:
+        total = yield from original(self, update, noise, step, **named)
         first.append(self)
         if self is first[0]:
             opened.append((step, total))
