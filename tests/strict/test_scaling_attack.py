@@ -297,8 +297,8 @@ def stopped_after_the_first_sum() -> Iterator[list[np.ndarray]]:
     opened: list[np.ndarray] = []
     original = NoisySums.sum
 
-    def once(self: NoisySums, *args: Any) -> Any:
-        opened.append((yield from original(self, *args)))
+    def once(self: NoisySums, *args: Any, **named: Any) -> Any:
+        opened.append((yield from original(self, *args, **named)))
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
