@@ -5,6 +5,7 @@ liar, which adds large numbers and claims another self mask. The liar has to be 
 and the weights have to be those of a run in virtual time in which it was lost before the first sum.
 
     python benchmarks/lying_devices.py [--graph demo:60] [--liar 7] [--epochs 61]
+        [--encoder-epochs 16]
 """
 
 import argparse
@@ -96,9 +97,15 @@ def main() -> None:
     parser.add_argument("--graph", default="demo:60")
     parser.add_argument("--liar", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--encoder-epochs", type=int, default=None)
     asked = parser.parse_args()
-    epochs = [] if asked.epochs is None else ["--epochs", str(asked.epochs)]
-    settings = {} if asked.epochs is None else {"epochs": asked.epochs}
+    chosen = {"epochs": asked.epochs, "encoder_epochs": asked.encoder_epochs}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    epochs = [
+        word
+        for name, value in settings.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     devices = lumos.load(asked.graph).devices
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
