@@ -449,7 +449,7 @@ class _Transcript:
 
 @dataclass(frozen=True)
 class _Relation:
-    """What the committed vectors satisfy: |p|² + ⟨short, p⟩ + ⟨carry, c⟩ + ⟨mask, g⟩ = total.
+    """The relation of the committed vectors: |p|² + ⟨short, p⟩ + ⟨carry, c⟩ + ⟨mask, g⟩ = total.
 
     It is |p|² + |sq|² = β² plus Σ_i ξ^i·(row i of R'(sq, p, c) + g = h), step 3.
     """

@@ -123,7 +123,7 @@ def pledge_digest(of: masks.SumId, device: int, pledge: bytes) -> bytes:
 
 
 class Signed(NamedTuple):
-    """What a device signs with its proof."""
+    """The content that a device signs with its proof."""
 
     pledge: bytes
     """Digest of its pledges."""
@@ -167,7 +167,7 @@ class Signed(NamedTuple):
 
 
 class SharesOf(NamedTuple):
-    """What holders gave out of a device's self secret."""
+    """The shares that holders gave out of a device's self secret."""
 
     device: int
     given: Bytes

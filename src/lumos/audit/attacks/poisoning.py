@@ -76,7 +76,7 @@ follow the protocol in this stage."""
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """What liars do.
+    """The strategy of liars.
 
     Args:
         lies: what they add to sums, tried in order; the first that is not None counts.
