@@ -361,7 +361,8 @@ def lie(monkeypatch, statement, witness):
 
 def test_the_liars_tools_prove_what_is_true(monkeypatch):
     statement, witness = instance(vector(4, 3))
-    assert holds(statement, lie(monkeypatch, statement, witness))
+    # The liar does not repeat where masks of h come out too large: once in 2^8.
+    assert any(holds(statement, lie(monkeypatch, statement, witness)) for _ in range(6))
 
 
 def test_squares_that_do_not_fit(monkeypatch):
@@ -378,7 +379,7 @@ def test_squares_that_do_not_fit(monkeypatch):
         monkeypatch.setattr(shortness, "four_squares", lambda *_, squares=squares: squares)
         assert not holds(pair[0], lie(monkeypatch, *pair))
     monkeypatch.setattr(shortness, "four_squares", lambda *_: [first, *others])
-    assert holds(honest[0], lie(monkeypatch, *honest))
+    assert any(holds(honest[0], lie(monkeypatch, *honest)) for _ in range(6))
 
 
 def test_squares_that_fit_modulo_the_order_only(monkeypatch):

@@ -1,6 +1,7 @@
 """Shards: every device once, nothing shared, nothing for those who ask elsewhere."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ def test_private_values_are_not_shown() -> None:
         texts.append(str(caught.value))
     secrets = [str(word) for word in shard.randomness._secrets[shard.local(np.array([7]))].ravel()]
     for text in texts:
-        assert "400" not in text
+        assert "400" not in re.sub(" at 0x[0-9a-f]+", "", text)  # an address may have it
         assert not any(secret in text for secret in secrets)
     assert isinstance(shard.randomness, PrivateRandomness)
 

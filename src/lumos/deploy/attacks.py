@@ -345,7 +345,7 @@ def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
     trees = Config.asked(
         profile=PAPER, balancer="optimal", compare="secure", aggregate="secure", epochs=1
     )
-    links = Config.asked(task="link", embedding=4, aggregate="secure")
+    links = Config.asked(task="link", embedding=4, products="pairs", aggregate="secure")
     narrow = split_into_devices(merged_features(scene.graph, 32), scene.folder / "narrow")
     degrees = np.asarray(scene.graph.degrees)
     high = degrees > np.median(degrees)
