@@ -110,16 +110,15 @@ def multiplication_prices() -> dict[str, float]:
     return {"ed25519": best(5, edwards) / 100, "secp256k1": best(5, weierstrass) / 100}
 
 
-def operations(rows: int, devices: int, masked: bool) -> tuple[int, float]:
+def operations(rows: int, devices: int) -> tuple[int, float]:
     """Return scalar multiplications of the prover, and of the verifier for each device.
 
-    The prover commits to s, p, c, g, α and eight coefficients, and to one mask more for each basis
-    where the time of a multiplication depends on the scalar (`masked`).
+    The prover commits to s, p, g, α, squares and their nonces, and five coefficients. Masks of
+    scalars are multiplied for each basis.
     """
-    narrow, wide = shortness._SQUARES + rows + 1, shortness._slots(rows) + 1
-    prover = (3 * narrow + 2 * wide) + 2 * len(shortness._OTHERS)
-    if masked:
-        prover += wide + (narrow if narrow < wide else 0) + 2
+    slots, squares = shortness._slots(rows), shortness._SQUARES
+    prover = 2 * (rows + 1) + shortness._CHECKS + 1 + slots + 1 + 2 * (squares + 1)
+    prover += 2 * len(shortness._OTHERS) + 5
     return prover, (shortness._SLOTS + 2) / devices + shortness._POINTS - 1
 
 
@@ -132,7 +131,7 @@ def system_rows(width: int) -> list[Row]:
     verifier = best(3, lambda: shortness.verify([statement] * count, [proof] * count)) / count
     rows = []
     for group, price in multiplication_prices().items():
-        prover, checks = operations(statement.rows, count, masked=group == "secp256k1")
+        prover, checks = operations(statement.rows, count)
         note = f"{prover:,} multiplications of {1e3 * price:.0f} µs; group operations alone"
         for what, mine, peer in (
             ("prover", ours, prover * price),

@@ -1,6 +1,7 @@
 """Results in docs/results that tables of the docs are written from, computed anew.
 
     python -m benchmarks.committed evaluate [GRAPH ...]    # docs/evaluate.md, README
+    python -m benchmarks.committed evaluate --systems strict own control    # only these rows
     python -m benchmarks.committed paper                   # README: `--profile paper`, `--literal`
     python -m benchmarks.committed labels                  # docs/faq.md: how many labels
     python -m benchmarks.committed guarantees              # ε of every relation, in all pages
@@ -62,13 +63,18 @@ GUARANTEES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 quote."""
 
 
-def evaluate(graphs: list[str]) -> None:
-    """Compare all systems on graphs, with equal budgets."""
+def evaluate(graphs: list[str], systems: list[str]) -> None:
+    """Compare systems on graphs, with equal budgets; rows of others stay."""
     path = RESULTS / "evaluate.json"
     found = json.loads(path.read_text("utf-8"))
     for name in graphs or GRAPHS:
-        evaluation = lumos.evaluate(name, seeds=SEEDS, out=Path("out/committed") / name)
+        evaluation = lumos.evaluate(
+            name, seeds=SEEDS, systems=systems or None, out=Path("out/committed") / name
+        )
         rows = [asdict(row) for row in evaluation.rows if row.metric == evaluation.metrics[0]]
+        new = {row["key"]: row for row in rows}
+        if systems:
+            rows = [new.get(row["key"], row) for row in found[name]["rows"]]
         graph = lumos.load(name)
         found[name] = {
             "command": f"lumos evaluate {name} --seeds {SEEDS}",
@@ -127,9 +133,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["evaluate", "paper", "labels", "guarantees"])
     parser.add_argument("graphs", nargs="*", help=f"only these of {', '.join(GRAPHS)}")
+    parser.add_argument("--systems", nargs="*", default=[], help="evaluate: only these rows")
     options = parser.parse_args()
     if options.what == "evaluate":
-        evaluate(options.graphs)
+        evaluate(options.graphs, options.systems)
     else:
         {"paper": paper, "labels": labels, "guarantees": guarantees}[options.what]()
 

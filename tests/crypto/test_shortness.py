@@ -132,7 +132,7 @@ def test_the_bound_is_proved_exactly_where_nothing_is_projected(short):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_numbers_fit(sign):
     # β = 2^63 − 1 and the largest carry that a prover accepts.
-    bound, carry = 2**63 - 1, sign << 32
+    bound, carry = 2**63 - 1, sign * ((1 << 111) - 1)
     statement = Statement(b"", CHALLENGE, 64, 1, bound**2, [sign * bound + (carry << 64) + 5])
     witness = Witness([sign * bound], [3], ORDER - 1, [2], -1)
     assert holds(statement, prove(statement, witness, secrets.token_bytes))
@@ -143,9 +143,11 @@ def test_the_largest_numbers_fit(sign):
 
 def test_nothing_comes_round_modulo_the_order():
     limit = 1 << (shortness._MASK_BITS + 1)
-    assert (2 * ROWS + 4) * limit**2 < ORDER // 2
-    assert limit << (20 + shortness.MAX_WORD_BITS + 1) < ORDER
-    assert math.isqrt(ROWS + 4) * 2**63 + 2**63 + ROWS * 2**32 < 1 << shortness._PRODUCT_BITS
+    assert (ROWS + 4) * limit**2 < ORDER // 2
+    carry = 1 << (8 * shortness._CARRY_BYTES - 1)
+    assert carry << (20 + shortness.MAX_WORD_BITS + 1) < ORDER
+    assert carry > 1000 * (2**96 + shortness.MAX_WIDTH)
+    assert (math.isqrt(ROWS + 4) + 1) * 2**63 < 1 << shortness._PRODUCT_BITS
     assert shortness._MASK_BITS < 8 * shortness._H_BYTES - 1
 
 
@@ -188,6 +190,17 @@ def test_entries_have_their_probabilities():
 @settings(max_examples=60, deadline=None)
 def test_four_squares(number):
     assert sum(root**2 for root in four_squares(number, Expanded(bytes(32)))) == number
+
+
+def test_digits_of_scalars_give_the_sum():
+    rng = np.random.default_rng(0)
+    scalars = [0, 1, ORDER - 1, 2**88 - 1, 2**88, 2**176, 2**255 % ORDER, -5]
+    scalars += [int.from_bytes(rng.bytes(32), "little") for _ in range(6)]
+    generators = shortness._generators()
+    for start in (0, shortness._SQUARES, shortness._SLOTS - len(scalars) + 1):
+        points = [*generators[start : start + len(scalars) - 1], generators[-1]]
+        expected = shortness._sum(points, scalars)
+        assert shortness._fixed_sum(start, start + len(scalars) - 1, scalars) == expected
 
 
 def test_four_squares_of_all_small_numbers():
@@ -402,15 +415,45 @@ def test_long_numbers_whose_squares_are_small_modulo_the_order(monkeypatch):
     assert not holds(statement, lie(monkeypatch, statement, tampered))
 
 
-def test_a_carry_that_is_no_integer(monkeypatch):
-    # p' = 0 and c' = c + p/2^W modulo q: P + 2^W K commits to the same, but c' is not small.
+def test_a_carry_that_is_no_small_integer_cannot_be_sent(monkeypatch):
+    # p' = 0 and c' = c + p/2^W modulo q: D would be the commitment to d.
     statement, witness = instance(vector(4, 3, norm=2 * BOUND))
     back = pow(1 << statement.word_bits, -1, ORDER)
     true = shortness._carry(statement, witness)
     false = [(c + p * back) % ORDER for c, p in zip(true, witness.short, strict=True)]
     tampered = dataclasses.replace(witness, short=[0, 0, 0, 0])
     monkeypatch.setattr(shortness, "_carry", lambda *_: false)
-    assert not holds(statement, lie(monkeypatch, statement, tampered))
+    monkeypatch.setattr(shortness, "_encoded", lambda numbers: repr(list(numbers)).encode())
+    with pytest.raises(OverflowError):
+        lie(monkeypatch, statement, tampered)
+    # With longer numbers on the wire it would pass: the length is what bounds c.
+    monkeypatch.setattr(shortness, "_CARRY_BYTES", 33)
+    outcome = verify([statement], [lie(monkeypatch, statement, tampered)])
+    expected = pair_commitment(witness.pair_projected, witness.pair_blinding)
+    assert not outcome.valid.all() or pair_bytes(outcome) == expected
+
+
+def test_another_carry_of_the_same_number_shows_in_the_pair_commitment(small):
+    # p' = p − 2^W and c' = c + 1 would be a true opening: p' is too long.
+    statement, _, proof = small
+    parsed = shortness._Proof.parse(proof, statement.rows)
+    parsed.carry[0] += 1
+    assert not holds(statement, parsed.to_bytes())
+
+
+def test_squares_have_no_part_in_the_pair_commitment(monkeypatch):
+    # N commits to ⟨sq, S⟩ + ⟨n, G⟩: P without n, and so D with it, would be off by any n.
+    statement, witness = instance(vector(4, 3))
+    original = shortness._Hider.commit
+
+    def moved(hider, start, size, opening):
+        if (start, size) == (0, shortness._SQUARES):
+            found = G1Point.from_compressed_bytes(original(hider, start, size, opening))
+            return shortness._bytes(found + shortness._generators()[shortness._SQUARES])
+        return original(hider, start, size, opening)
+
+    monkeypatch.setattr(shortness._Hider, "commit", moved)
+    assert not holds(statement, prove(statement, witness, secrets.token_bytes))
 
 
 def test_another_vector_shows_in_the_pair_commitment():
@@ -464,9 +507,11 @@ def test_another_width_of_the_same_rows():
 def fields(rows):
     """First bytes of all parts of a proof."""
     points = shortness._POINTS * shortness._POINT
-    checks = points + shortness._CHECKS * shortness._H_BYTES
+    carry = points + rows * shortness._CARRY_BYTES
+    checks = carry + shortness._CHECKS * shortness._H_BYTES
     yield from range(0, points, shortness._POINT)
-    yield from (points, checks - 1, checks, proof_size(rows) - 64, proof_size(rows) - 32)
+    yield from (points, carry - 1, carry, checks - 1, checks)
+    yield from (proof_size(rows) - 32 * place for place in (1, 2, 3, 4, 7))
 
 
 def flipped(proof, bit):
@@ -521,7 +566,7 @@ def test_points_outside_the_group_and_lengths(small):
 
 def test_checks_out_of_range(small):
     statement, _, proof = small
-    at = 48 * shortness._POINTS
+    at = 48 * shortness._POINTS + statement.rows * shortness._CARRY_BYTES
     for number in (shortness._H_LIMIT, -shortness._H_LIMIT - 1):
         data = number.to_bytes(shortness._H_BYTES, "little", signed=True)
         with pytest.raises(shortness.BadProof, match="out of range"):
@@ -597,7 +642,7 @@ def test_a_batch_names_exactly_the_wrong_ones():
     wrong = {1, 2, 7, 11}
     for number in wrong:
         proofs[number] = [
-            flipped(proofs[number], 8 * (48 * 13 + 3)),
+            flipped(proofs[number], 8 * (48 * shortness._POINTS + 3)),
             flipped(proofs[number], 8 * len(proofs[number]) - 300),
             proofs[number][:-1],
             proofs[0],
@@ -613,7 +658,117 @@ def test_batches_mix_widths(small):
     assert verify([small[0], other[0]], [small[2], other[2]]).valid.all()
 
 
+def test_opened_self_masks_are_checked_together():
+    devices = three()
+    outcome = verify([k[0] for k in devices], [k[2] for k in devices])
+    openings = [(k[1].self_projected, k[1].self_blinding) for k in devices]
+    committed = [own for own in outcome.self_commitment if own is not None]
+    right = shortness.correctly_opened
+    assert right(committed, openings).tolist() == [True, True, True]
+    numbers, blinding = openings[1]
+    for wrong in (
+        ([numbers[0] + 1, *numbers[1:]], blinding),
+        (numbers, blinding + 1),
+        ([*numbers[:-1], numbers[-1] - 1], blinding),
+    ):
+        found = right(committed, [openings[0], wrong, openings[2]])
+        assert found.tolist() == [True, False, True]
+    # Two errors that cancel in a sum without weights.
+    up, down = ((openings[k][0], openings[k][1] + sign) for k, sign in ((0, 1), (1, -1)))
+    found = right(committed, [up, down, openings[2]])
+    assert found.tolist() == [False, False, True]
+    assert right([], []).tolist() == []
+
+
 # Zero knowledge.
+
+
+def lifted(own, pair, keys, sign):
+    """Self and pair masks with the lifts of two keys."""
+    bits, rows = 56, len(own)
+    lifts = [
+        shortness.lifts([key], [one], bits, rows) for key, one in zip(keys, (1, sign), strict=True)
+    ]
+    return [
+        [a + b for a, b in zip(numbers, more, strict=True)]
+        for numbers, more in zip((own, pair), lifts, strict=True)
+    ]
+
+
+def carries(x, count, lift):
+    """The carries that `count` devices with the summand [x] send."""
+    found = []
+    for seed in range(count):
+        statement, witness = instance([x], seed=seed, pair_seed=1000 + seed, bound=2**55 - 1)
+        if lift:
+            keys = [bytes([seed % 256, seed // 256, k]) + bytes(29) for k in range(2)]
+            own, pair = lifted(witness.self_projected, witness.pair_projected, keys, 1)
+            witness = dataclasses.replace(witness, self_projected=own, pair_projected=pair)
+        found += shortness._carry(statement, witness)
+    return np.array([float(c) for c in found])
+
+
+def test_a_carry_shows_nothing_and_without_lifts_it_would():
+    before, after = (carries(x, 400, lift=True) for x in (2**54, -(2**54)))
+    # The same keys for both: they differ by 1 where they differ at all, of 2^96.
+    assert np.array_equal(before, after)
+    drawn = (before / 2.0**96 + 2) / 2  # − (two uniform numbers), scaled
+    assert stats.kstest(drawn, stats.triang(0.5).cdf).pvalue > 1e-6
+    bare = [carries(x, 400, lift=False) for x in (2**54, -(2**54))]
+    assert stats.ks_2samp(*bare).pvalue < 1e-9
+
+
+def ring_of_carries(vectors):
+    """The carries of devices that share a lifted mask with the next and the one before."""
+    count, width, bits = len(vectors), len(vectors[0]), 56
+    own = [words(width, bits, 100 + k).astype(object) for k in range(count)]
+    shared = [words(width, bits, 200 + k).astype(object) for k in range(count)]
+    keys = [bytes([k]) * 32 for k in range(2 * count)]
+    found, hidden_by_self = [], 0
+    for k, x in enumerate(vectors):
+        before = k - 1 if k else count - 1
+        hidden = (np.array(x, object) + own[k] + shared[k] - shared[before]) % (1 << bits)
+        project = projection(CHALLENGE, width)
+        total, mine, ahead, behind = project.apply(
+            np.stack(
+                [part.astype(np.uint64) for part in (hidden, own[k], shared[k], shared[before])]
+            )
+        )
+        rows = len(total)
+        lift = shortness.lifts([keys[k]], [1], bits, rows)
+        pair_lifts = shortness.lifts([keys[count + k], keys[count + before]], [1, -1], bits, rows)
+        mine = [a + b for a, b in zip(mine, lift, strict=True)]
+        pair = [a - b + c for a, b, c in zip(ahead, behind, pair_lifts, strict=True)]
+        short = [centred(t - a - b, bits) for t, a, b in zip(total, mine, pair, strict=True)]
+        statement = Statement(b"", CHALLENGE, bits, width, projected_bound(BOUND, width), total)
+        found.append(shortness._carry(statement, Witness(short, mine, 0, pair, 0)))
+        hidden_by_self += np.array(total, object) - np.array(mine, object)
+    return np.array(found, object), hidden_by_self
+
+
+@pytest.mark.parametrize("width", [4, 300])
+def test_carries_of_an_opened_group_add_up_to_what_the_sum_shows(width):
+    vectors = [vector(width, k) for k in range(3)]
+    found, without_self = ring_of_carries(vectors)
+    summed = np.array([sum(column) for column in zip(*vectors, strict=True)], object)
+    matrix = projection(CHALLENGE, width)._matrix
+    projected = summed if matrix is None else matrix.astype(object) @ summed
+    assert ((without_self - projected) % 2**56 == 0).all()
+    assert (found.sum(axis=0) == (without_self - projected) // 2**56).all()
+    # Each alone is far larger than what it hides.
+    assert np.median(np.abs(found).astype(float)) > 2.0**90
+
+
+def test_lifts_cancel_where_masks_do():
+    key, other = bytes(32), bytes(31) + b"x"
+    one = shortness.lifts([key, other], [1, -1], 56, 300)
+    assert [-k for k in one] == shortness.lifts([other, key], [1, -1], 56, 300)
+    assert not any(shortness.lifts([key, key], [1, -1], 56, 300))
+    assert not any(k % 2**56 for k in one)
+    single = np.array([k >> 56 for k in shortness.lifts([key], [1], 56, 4000)], object)
+    assert min(single) >= 0
+    assert max(single) < 2**96
+    assert stats.kstest((single / 2**96).astype(float), "uniform").pvalue > 1e-6
 
 
 def test_secrets_are_not_shown():
@@ -636,15 +791,15 @@ def test_one_randomness_two_challenges():
 def test_no_secret_number_is_multiplied_bare(monkeypatch):
     # The time of a multi-exponentiation shows small scalars: it is given uniform ones only.
     scalars: list[int] = []
-    original = shortness._sum
+    original = shortness._fixed_sum
 
-    def recorded(points, numbers):
+    def recorded(start, stop, numbers):
         scalars.extend(number % ORDER for number in numbers)
-        return original(points, numbers)
+        return original(start, stop, numbers)
 
-    monkeypatch.setattr(shortness, "_sum", recorded)
+    monkeypatch.setattr(shortness, "_fixed_sum", recorded)
     proved([0, 0, 0, BOUND])
-    assert len(scalars) > 400
+    assert len(scalars) > 250
     assert min(scalars) > 2**128
     assert stats.kstest([number / ORDER for number in scalars], "uniform").pvalue > 1e-6
 
@@ -691,7 +846,7 @@ def matched(statement, proofs):
     """
     total, variance = 0.0, 0.0
     for proof in proofs:
-        transcript = shortness._Transcript(statement)
+        transcript = shortness._Transcript(statement, proof.carry)
         transcript.add(b"committed", *proof.committed)
         added = transcript.matrix(4)[:, 4].astype(np.float64) * LARGEST
         total += float(added @ np.array(proof.checks, np.float64))
@@ -708,7 +863,8 @@ def test_two_witnesses_look_the_same(quick):
     left, right = views(LARGEST, SAMPLES), views(-LARGEST, SAMPLES)
     assert abs(matched(*left) - matched(*right)) / math.sqrt(2) < 4.5
     limit = MASK - ADDED
-    for part, low, width in (("checks", -limit, 2 * limit), ("response", 0, ORDER)):
+    ranges = (("checks", -limit, 2 * limit), ("response", 0, ORDER), ("squares", 0, ORDER))
+    for part, low, width in ranges:
         before, after = (
             np.array([[(k - low) / width for k in getattr(proof, part)] for proof in proofs])
             for _, proofs in (left, right)

@@ -3,19 +3,23 @@
 import dataclasses
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from tests.secagg.federation import drawn_graph, shards_of
+from tests.secagg.federation import shards_of
 
+from lumos.audit.attacks.equivocation import NeedsNobody, unmasked
+from lumos.audit.attacks.framing import DEVICES, KINDS, FramingCoordinator
 from lumos.crypto import shortness
+from lumos.errors import AlreadyOpened
 from lumos.exchange import EVERY_DOOR, Endpoint, Outbox, Program
 from lumos.exchange.messages import Batch
 from lumos.exchange.transports.loopback import Loopback
-from lumos.secagg import AggregateSettings, evidence, masks, signing
-from lumos.secagg.bounded import BLAME, OPEN, BoundedAggregator, BoundedCoordinator
-from lumos.secagg.evidence import Evidence
-from lumos.secagg.parameters import mask_parameters
-from lumos.secagg.topics import ALIVE, DECISION, MASKED, PROOF, REVEAL, SEEDS
+from lumos.secagg import AggregateSettings, masks, signing
+from lumos.secagg.bounded import BoundedAggregator, BoundedCoordinator
+from lumos.secagg.evidence import Evidence, EvidenceFile, with_pair_lifts, with_self_lifts
+from lumos.secagg.openings import OpenedSums, Opening
+from lumos.secagg.topics import ALIVE, MASKED, PROOF, REVEAL, SEEDS
 
 TOTAL, LIAR, OTHER = 14, 3, 8
 SETTINGS = AggregateSettings(proofs=True, minimum=11)
@@ -103,9 +107,8 @@ def run(
             found.append((yield from party.sum(width, bound=lambda _: BOUND)))
         return found
 
-    transport = Loopback(shards_of(TOTAL, TOTAL), EVERY_DOOR)
-    totals, opened = transport.run(devices, coordinating)
-    return Outcome(totals, opened, parties[0])
+    ended = Loopback(shards_of(TOTAL, TOTAL), EVERY_DOOR).run(devices, coordinating)
+    return Outcome(*ended, parties[0])
 
 
 def check_sum(outcome: Outcome, without: tuple[int, ...], width: int = 40) -> None:
@@ -204,8 +207,8 @@ class WrongShare(Liar):
         return with_body(outbox, body)
 
 
-class WrongWord(Liar):
-    """It confirms a neighbour with a wrong word."""
+class WrongWord(LiesAboutPairMasks):
+    """Its pair masks are wrong, and it confirms a neighbour with a wrong word."""
 
     def changed(self, outbox: Outbox) -> Outbox:
         if outbox.topic is not ALIVE or not outbox.batch.messages:
@@ -271,6 +274,7 @@ class DisagreesWithMany(Disagrees):
         (LiesAboutSelfMask, "commitment is not to its self mask"),
         (WrongCommitment, "shares do not give the secret"),
         (DisagreesWithMany, "pledges differ"),
+        (WrongWord, "wrong word"),
     ],
 )
 def test_a_liar_is_excluded_and_the_sum_is_formed_without_it(
@@ -286,7 +290,7 @@ def test_an_excluded_device_is_in_no_further_sum() -> None:
     outcome = run({LIAR: LiesAboutSelfMask}, sums=3)
     assert list(outcome.excluded) == [LIAR]
     check_sum(outcome, (LIAR,))
-    assert len(outcome.party.cases) == 1
+    assert list(outcome.party.evidence) == [LIAR]
 
 
 @pytest.mark.parametrize("liar", [Silent, NoVector])
@@ -296,15 +300,10 @@ def test_a_silent_device_is_left_out_of_the_sum_only(liar: type[Liar]) -> None:
     check_sum(outcome, (LIAR,))
 
 
-@pytest.mark.parametrize(
-    ("liar", "why"), [(WrongShare, "share that it had not pledged"), (WrongWord, "wrong word")]
-)
-def test_a_device_that_spoils_the_opening_is_named_and_its_vector_counts(
-    liar: type[Liar], why: str
-) -> None:
-    outcome = run({LIAR: liar})
+def test_a_device_that_gives_out_a_wrong_share_is_named_and_its_vector_counts() -> None:
+    outcome = run({LIAR: WrongShare})
     assert list(outcome.excluded) == [LIAR]
-    assert why in outcome.excluded[LIAR]
+    assert "share that it had not pledged" in outcome.excluded[LIAR]
     expected = some_vectors(40).sum(axis=0)
     for device, totals in enumerate(outcome.totals):
         if device != LIAR:
@@ -370,113 +369,139 @@ def test_a_liar_protected_by_silence_spoils_one_sum_and_is_named() -> None:
     assert list(outcome.excluded) == [LIAR]
 
 
-class Frames(BoundedCoordinator):
-    """It makes up evidence against an honest device, from what it has."""
-
-    victim = OTHER
-    kind = "commitment"
-    revealed: bytes = b""
-
-    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
-        record, signature = self._signed(attempt, self.victim)
-        secret = secrets[self.victim]
-        if self.kind == "commitment":
-            return [Evidence.of_commitment(record, self.victim, secret, signature)]
-        if self.kind == "other commitment":
-            changed = record._replace(commitment=bytes(48))
-            return [Evidence.of_commitment(changed, self.victim, secret, signature)]
-        changed_secret = secret.copy()
-        changed_secret[0] ^= 1
-        return [Evidence.of_commitment(record, self.victim, changed_secret, signature)]
-
-    def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:
-        type(self).revealed = b"".join(sent.values())
-        return None
-
-
-@pytest.mark.parametrize("kind", ["commitment", "other commitment", "other secret"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nobody_reveals_a_seed_for_false_evidence(kind: str) -> None:
-    Frames.kind = kind
-    run({}, coordinator=Frames)
-    assert Frames.revealed
-    assert not any(Frames.revealed)
+    frames: Any = type("Frames", (FramingCoordinator,), {"kind": kind, "victim": OTHER})
+    run({}, coordinator=frames)
+    assert frames.revealed
+    assert not any(frames.revealed)
 
 
 def test_true_evidence_holds_for_anybody_and_no_field_can_change() -> None:
     for liar in (LiesAboutSelfMask, WrongCommitment):
         outcome = run({LIAR: liar})
-        [case] = outcome.party.cases
-        party = outcome.party
-        of = masks.SumId(party._run, party._number - 1)
-        arguments = (
-            party._graph,
-            party.parameters.threshold,
-            of,
-            case.signed.challenge,
-            party.fixed,
-            40,
-        )
-        assert case.holds(*arguments)
-        [decoded] = evidence.decode(evidence.encode([case]))
-        assert decoded == case
-        for name in case.__struct_fields__:
-            value = getattr(case, name)
-            if isinstance(value, bytes) and value and name != "answering":  # enough of them do
-                changed = bytes([value[0] ^ 1]) + value[1:]
-                broken = changed_case(case, **{name: changed})
-                assert not broken.holds(*arguments), (liar, name)
-        assert not changed_case(case, device=OTHER).holds(*arguments)
+        [(device, file)] = outcome.party.evidence.items()
+        assert device == LIAR == file.device
+        assert file.proves()
+        assert EvidenceFile.read(file.packed()) == file
+        for name in file.__struct_fields__:
+            value = getattr(file, name)
+            if isinstance(value, bytes) and value and name not in ("answering", "plan"):
+                changed = bytes([value[0] ^ 1]) + value[1:]  # of those who answer, enough do
+                assert not replaced(file, **{name: changed}).proves(), (liar, name)
+        for name, value in file.signed.items():
+            changed = file.signed | {name: bytes([value[0] ^ 1]) + value[1:]}
+            assert not replaced(file, signed=changed).proves(), (liar, name)
+        for name in ("devices", "mask_neighbours", "threshold", "bits", "width"):
+            for more in (-1, 1):
+                form = replaced(file.form, **{name: getattr(file.form, name) + more})
+                assert not replaced(file, form=form).proves(), (liar, name)
+        seed = bytes([file.form.seed[0] ^ 1]) + file.form.seed[1:]
+        assert not replaced(file, form=replaced(file.form, seed=seed)).proves()
+        for changes in ({"device": OTHER}, {"sum": file.sum + 1}, {"lie": "it lied"}):
+            assert not replaced(file, **changes).proves()
+        assert not replaced(file, signed={}).proves()
 
 
-def changed_case(case: Evidence, **changes: Any) -> Evidence:
-    """The evidence with other fields."""
-    fields = {name: getattr(case, name) for name in case.__struct_fields__}
-    return Evidence(**{**fields, **changes})
+replaced = msgspec.structs.replace
 
 
-class Revealed(Exception):
-    """What devices gave out when they were told different decisions."""
+class Records(BoundedCoordinator):
+    """It keeps what honest devices signed, and the secrets that were opened."""
 
-    def __init__(self, senders: list[int]) -> None:
-        super().__init__()
-        self.senders = set(senders)
+    kept: tuple[Any, ...] = ()
 
-
-class Splits(BoundedCoordinator):
-    """It tells some devices to open, and others to show their seeds."""
-
-    blamed: tuple[int, ...] = ()
-
-    def sum(self, width: int, noise: Any = None, bound: Any = None) -> Program[Any]:
-        silent = np.zeros(TOTAL, np.bool_)
-        attempt = yield from self._gather(width, silent)
-        assert (yield from self._judge(attempt, BOUND, silent)) == OPEN
-        words = np.full(TOTAL, OPEN, np.uint8)
-        words[list(self.blamed)] = BLAME
-        yield DECISION.from_coordinator(np.arange(TOTAL), words)
-        inbox = yield ALIVE.nothing()
-        alive = np.zeros(TOTAL, np.bool_)
-        alive[inbox.sender] = True
-        blamed = np.isin(np.arange(TOTAL), self.blamed)
-        sent = inbox.body.reshape(len(inbox.sender), -1, masks.WORD).copy()
-        to = self._graph.of(inbox.sender)
-        sent[blamed[inbox.sender][:, None] != blamed[to]] = 0  # words of the same decision only
-        yield self._relay(alive, sent.reshape(len(sent), -1))
-        raise Revealed((yield REVEAL.nothing()).sender.tolist())
+    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
+        record, signature = self._signed(attempt, OTHER)
+        type(self).kept = (record, signature, secrets[OTHER], attempt)
+        return super()._wrong_commitments(attempt, secrets)
 
 
-@pytest.mark.parametrize("blamed", [1, 2, 4, 7, 10, 13])
+def test_true_records_of_an_honest_device_prove_nothing_under_other_numbers() -> None:
+    """Whoever was not there cannot be shown another width, ring or graph than was signed."""
+    party = run({}, coordinator=Records).party
+    record, signature, secret, attempt = Records.kept
+    case = Evidence.of_commitment(record, OTHER, secret, signature)
+    form = party._form(attempt.width)
+    wrong = [form, replaced(form, width=form.width + 1), replaced(form, bits=form.bits - 8)]
+    files = [EvidenceFile.of(case, one, attempt.of.number, b"") for one in wrong]
+    assert not any(file.proves() for file in files)
+    # The broken variant: where the form is not signed, the honest device's record is evidence.
+    unsigned = replaced(files[1], signed=files[1].signed | {"form": wrong[1].digest()})
+    with signing.within(Believes()):
+        assert unsigned.proves()
+
+
+class Believes(signing.SimulatedSignatures):
+    """It finds every signature right."""
+
+    def check(self, device: int, digest: bytes, signature: bytes) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("blamed", [1, 2, 4, 7, 10, 13, 19])
 def test_told_different_decisions_devices_give_out_one_of_two_secrets(blamed: int) -> None:
-    order = np.random.default_rng(blamed).permutation(TOTAL)
-    Splits.blamed = tuple(order[:blamed].tolist())
-    with pytest.raises(Revealed) as raised:
-        run({}, coordinator=Splits)
-    graph = drawn_graph(TOTAL, mask_parameters(SETTINGS, TOTAL).neighbours)
-    threshold = mask_parameters(SETTINGS, TOTAL).threshold
-    opening = raised.value.senders - set(Splits.blamed)
-    for device in raised.value.senders & set(Splits.blamed):  # its seeds are known
-        holders = set(graph.of(np.array([device]))[0].tolist())
-        assert len(holders & opening) < threshold
+    assert not unmasked(blamed, order=np.random.default_rng(blamed).permutation(DEVICES))
+
+
+def test_without_confirmations_both_secrets_of_a_device_would_be_given_out() -> None:
+    assert unmasked(1, NeedsNobody, np.random.default_rng(1).permutation(DEVICES))
+
+
+def test_a_device_records_what_it_does_before_it_says_so() -> None:
+    events: list[tuple[str, int]] = []
+
+    class Watches(Liar):
+        def _record(self, attempt: Any, step: int, what: bytes) -> None:
+            super()._record(attempt, step, what)
+            events.append((what.decode(), attempt.of.number))
+            other = Opening(step - 1, attempt.of.number, bytes(32))
+            with pytest.raises(AlreadyOpened):
+                self.opened.open(other)
+
+        def changed(self, outbox: Outbox) -> Outbox:
+            if outbox.topic in (ALIVE, REVEAL) and outbox.batch.messages:
+                events.append((outbox.topic.name, self._pairs.number - 1))
+            return outbox
+
+    run({LIAR: LiesAboutPairMasks, OTHER: Watches})
+    blame = [("blame", 0), ("aggregate/alive", 0), ("aggregate/reveal", 0)]
+    assert events == [*blame, ("open", 1), ("aggregate/reveal", 1)]
+
+
+def test_equal_secrets_have_other_lifts_as_self_secrets_and_as_seeds() -> None:
+    secret, challenge = np.arange(8, dtype=np.uint16), bytes(32)
+    seed = secret.view(np.uint32)
+    [own] = with_self_lifts([[0] * 5], secret[None], challenge, 56)
+    pair = with_pair_lifts([0] * 5, seed[None], np.array([True]), challenge, 56)
+    assert not set(own) & set(pair)
+
+
+@pytest.mark.parametrize("liar", [SendsLarge, LiesAboutPairMasks])
+def test_a_restarted_device_replays_the_attempts_before_the_one_that_it_opened(
+    liar: type[Liar],
+) -> None:
+    """A liar made a second attempt necessary; a device crashed after it opened that one."""
+    records: list[Opening] = []
+
+    class Keeps(Liar):
+        before: tuple[Opening, ...] = ()
+
+        def setup(self) -> Program[None]:
+            yield from super().setup()
+            self.opened = OpenedSums(self.before, records.append)
+
+    check_sum(run({LIAR: liar, OTHER: Keeps}), (LIAR,))
+    assert records[-1].number == 1
+    Keeps.before, count = tuple(records), len(records)
+    check_sum(run({LIAR: liar, OTHER: Keeps}), (LIAR,))
+    assert len(records) == count  # nothing new is opened
+    # It opens no earlier attempt, and takes part in no later one.
+    opened, step = OpenedSums(records), records[-1].step
+    with pytest.raises(AlreadyOpened):
+        opened.open(Opening(step, 0, bytes(32)))
+    assert not opened.has(step, before=1)
+    assert opened.has(step, before=2)
 
 
 def test_without_proofs_a_sum_is_the_plain_one() -> None:

@@ -14,6 +14,7 @@ from tests.secagg.test_bounded import (
     SETTINGS,
     TOTAL,
     Liar,
+    LiesAboutPairMasks,
     LiesAboutSelfMask,
     check_sum,
     run,
@@ -21,7 +22,7 @@ from tests.secagg.test_bounded import (
     with_body,
 )
 
-from lumos.exchange import Outbox, Program
+from lumos.exchange import Batch, Outbox, Program
 from lumos.secagg import masks
 from lumos.secagg.bounded import AGAIN, LATE, TOO_FEW, BoundedCoordinator
 from lumos.secagg.evidence import Evidence
@@ -46,7 +47,7 @@ class ShareOutsideTheField(Liar):
 def test_a_share_outside_the_field_is_its_givers_lie() -> None:
     outcome = run({LIAR: ShareOutsideTheField})
     assert list(outcome.excluded) == [LIAR]
-    assert not outcome.party.cases
+    assert not outcome.party.evidence
     expected = some_vectors(40).sum(axis=0)
     np.testing.assert_allclose(outcome.totals[OTHER][0], expected, atol=1e-8)
 
@@ -204,7 +205,10 @@ def test_a_pair_without_a_key_is_nobodys_lie() -> None:
 @pytest.mark.parametrize("topic", [PLEDGE, MASKED, PROOF, ALIVE, REVEAL])
 @pytest.mark.parametrize("how", ["ones", "zeros", "short"])
 def test_no_malformed_message_stops_the_others(topic: Any, how: str) -> None:
-    class Malformed(Liar):
+    # Confirmations pass only where somebody's pair masks are wrong.
+    kind: Any = LiesAboutPairMasks if topic is ALIVE else Liar
+
+    class Malformed(kind):  # type: ignore[misc]
         def changed(self, outbox: Outbox) -> Outbox:
             if outbox.topic is not topic or not outbox.batch.messages:
                 return outbox
@@ -220,7 +224,22 @@ def test_no_malformed_message_stops_the_others(topic: Any, how: str) -> None:
         assert np.linalg.norm(total) < TOTAL
 
 
-@pytest.mark.parametrize("wrong", ["key", "seed"])
+def other_keys(outbox: Outbox, wrong: str) -> Outbox:
+    """The keys of a liar: wrong ones, twice, or also for devices with which it shares no mask."""
+    sent = outbox.batch
+    if wrong in ("key", "seed"):
+        body = sent.body.copy()
+        body[:, slice(masks.KEY) if wrong == "key" else slice(masks.KEY, None)] = 0
+        return with_body(outbox, body)
+    if wrong == "twice":
+        batch = sent.take(np.repeat(np.arange(sent.messages), 2))
+    else:
+        to = np.delete(np.arange(TOTAL), LIAR)
+        batch = Batch(np.full(len(to), LIAR), to, np.repeat(sent.body[:1], len(to), axis=0))
+    return Outbox(outbox.topic, batch, outbox.awaits)
+
+
+@pytest.mark.parametrize("wrong", ["key", "seed", "twice", "everybody"])
 def test_a_wrong_public_key_costs_its_sender_alone(wrong: str) -> None:
     class WrongKey(Liar):
         def setup(self) -> Program[None]:
@@ -228,9 +247,7 @@ def test_a_wrong_public_key_costs_its_sender_alone(wrong: str) -> None:
             outbox = next(program)
             while True:
                 if outbox.topic is KEYS:
-                    body = outbox.batch.body.copy()
-                    body[:, slice(masks.KEY) if wrong == "key" else slice(masks.KEY, None)] = 0
-                    outbox = with_body(outbox, body)
+                    outbox = other_keys(outbox, wrong)
                 inbox = yield outbox
                 try:
                     outbox = program.send(inbox)
@@ -239,4 +256,4 @@ def test_a_wrong_public_key_costs_its_sender_alone(wrong: str) -> None:
 
     outcome = run({LIAR: WrongKey})
     assert not outcome.excluded
-    check_sum(outcome, (LIAR,))
+    check_sum(outcome, () if wrong == "everybody" else (LIAR,))

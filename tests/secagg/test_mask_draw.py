@@ -1,5 +1,6 @@
 """The draw of the mask graph: everybody has a part in it, and nobody chooses."""
 
+import math
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
@@ -8,18 +9,25 @@ import numpy as np
 import pytest
 from tests.secagg.federation import Federation, drawn_graph, shards_of
 
+from lumos.audit.attacks.equivocation import TwoDraws
 from lumos.device import system_secrets
 from lumos.device.shard import COORDINATOR
 from lumos.errors import DrawVoid, Equivocation, Forged, ProtocolError, WrongLength, WrongSender
 from lumos.exchange import Batch, Outbox, Program
 from lumos.exchange.messages import Inbox
-from lumos.secagg import AggregateSettings, SecureAggregator, SecureCoordinator, mask_graph
+from lumos.secagg import (
+    AggregateSettings,
+    SecureAggregator,
+    SecureCoordinator,
+    mask_graph,
+    mask_parameters,
+)
 from lumos.secagg.mask_graph import MaskGraph
-from lumos.secagg.parameters import DRAWS
 from lumos.secagg.topics import DRAW_COMMITMENT, DRAW_CONTRIBUTION, DRAW_DIGEST, DRAW_LIST
 
 TOTAL = 10
 VECTORS = np.ones((TOTAL, 3))
+SPARE_FOUR = AggregateSettings(minimum=TOTAL - 4)
 
 
 class Watched(SecureAggregator):
@@ -142,22 +150,24 @@ def other_contribution(times: int) -> Callable[[Outbox], Outbox]:
     return tamper
 
 
-def held(withholding: list[int]) -> tuple[bytes, int]:
-    """Hold the draw with simulated devices; in each draw the next one of a list withholds.
+def held(
+    withholding: list[list[int]], total: int = TOTAL, spare: int = 4
+) -> tuple[mask_graph.Draw, int]:
+    """Hold the draw with simulated devices; in each draw the devices of a list withhold.
 
-    Returns the seed and the number of draws.
+    Returns the draw and the number of draws.
     """
-    [shard] = shards_of(TOTAL, 1)
-    program, draw = mask_graph.hold_draw(TOTAL, TOTAL - DRAWS), 0
-    everyone, to = np.arange(TOTAL), np.full(TOTAL, COORDINATOR)
+    [shard] = shards_of(total, 1)
+    program, draw = mask_graph.hold_draw(total, total - spare), 0
+    everyone, to = np.arange(total), np.full(total, COORDINATOR)
     next(program)
     try:
         while True:
             mine = mask_graph.contributions_of(shard, draw)
-            bound = mask_graph.commitments(mine, everyone, TOTAL, draw)
+            bound = mask_graph.commitments(mine, everyone, total, draw)
             program.send(Inbox(Batch(everyone, to, bound), quiet=False))  # the digest of all
             program.send(DRAW_DIGEST.silence)
-            here = everyone != (withholding[draw] if draw < len(withholding) else -1)
+            here = ~np.isin(everyone, withholding[draw] if draw < len(withholding) else [])
             program.send(Inbox(Batch(everyone[here], to[here], mine[here]), quiet=False))
             program.send(DRAW_LIST.silence)
             draw += 1
@@ -165,21 +175,57 @@ def held(withholding: list[int]) -> tuple[bytes, int]:
         return stop.value, draw + 1
 
 
-def test_whoever_withholds_its_contribution_is_barred_from_the_next_draw() -> None:
-    """There is another draw, with fresh contributions, in which its own counts as zero."""
-    [shard] = shards_of(TOTAL, 1)
-    for times in range(DRAWS):
-        seed, draws = held(list(range(times)))
+@pytest.mark.parametrize(("total", "spare"), [(TOTAL, 0), (TOTAL, 4), (60, 3), (400, 20)])
+def test_as_many_devices_as_a_run_may_lose_withhold_one_after_the_other(
+    total: int, spare: int
+) -> None:
+    """There is another draw, with fresh contributions, in which theirs count as zero."""
+    [shard] = shards_of(total, 1)
+    for times in {0, spare // 2, spare}:
+        found, draws = held([[device] for device in range(times)], total, spare)
         assert draws == times + 1
         expected = mask_graph.contributions_of(shard, times).copy()
         expected[:times] = 0
-        assert seed == mask_graph.seed_of(expected, times)
+        assert found.seed == mask_graph.seed_of(expected, times)
+        assert np.array_equal(np.flatnonzero(found.silent), np.arange(times))
+        assert not found.lied.any()
 
 
-def test_one_device_voids_one_draw_and_too_many_end_the_run() -> None:
-    assert held([2, 2, 2, 2])[1] == 2
-    with pytest.raises(DrawVoid, match=f"each of {DRAWS} draws"):
-        held(list(range(DRAWS)))
+def test_the_settings_allow_one_draw_for_each_loss_and_the_last() -> None:
+    """More devices that withhold than a run may lose end it, in a draw that nobody sees."""
+    for total in (20, 60, 400):
+        parameters = mask_parameters(AggregateSettings(), total)
+        spare = total - parameters.minimum
+        assert parameters.draws == spare + 1 == math.ceil(0.05 * total) + 1
+        one_by_one = [[device] for device in range(total)]
+        with pytest.raises(DrawVoid, match=f"{total - spare - 1} of {total} devices take part"):
+            held(one_by_one, total, spare)
+
+
+def test_a_device_voids_one_draw_and_several_at_once_void_one_together() -> None:
+    assert held([[2], [2], [2], [2], [2]])[1] == 2
+    assert held([[1, 2, 3, 4]])[1] == 2
+    with pytest.raises(DrawVoid, match="5 of 10 devices take part, and 6 have to"):
+        held([[1, 2, 3, 4, 5]])
+
+
+def test_devices_take_part_in_no_further_draw_than_are_counted() -> None:
+    """A coordinator that voids draws as it likes could otherwise choose among many seeds."""
+    shown = []
+
+    class Voids(SecureCoordinator):
+        def setup(self) -> Program[None]:
+            digest = np.zeros((TOTAL, 32), np.uint8)
+            while True:
+                yield DRAW_COMMITMENT.nothing()
+                yield DRAW_DIGEST.from_coordinator(np.arange(TOTAL), digest)
+                shown.append((yield DRAW_CONTRIBUTION.nothing()).batch.messages)
+                yield DRAW_LIST.nothing()
+
+    draws = mask_parameters(SPARE_FOUR, TOTAL).draws
+    with pytest.raises(DrawVoid, match=f"declared {draws} draws"):
+        Federation(SPARE_FOUR, coordinator=Voids).run([VECTORS])
+    assert shown == [TOTAL] * draws == [TOTAL] * 5
 
 
 @pytest.mark.parametrize(
@@ -268,35 +314,6 @@ def test_a_coordinator_that_lies_in_the_draw_is_noticed(
     assert federation.bodies("aggregate/wrapped") == {}
 
 
-class TwoDraws(SecureCoordinator):
-    """Tells odd devices a list of its own in place of the even ones, and the even ones likewise.
-
-    Each list has the receivers' own contributions in it, and its commitments and digest fit.
-    """
-
-    def setup(self) -> Program[None]:
-        everyone = np.arange(TOTAL)
-        made = np.random.default_rng(0).integers(0, 256, (TOTAL, 16), np.uint8)
-        false = mask_graph.commitments(made, everyone, TOTAL, 0)
-        bound = (yield DRAW_COMMITMENT.nothing()).body
-        digests = []
-        for group in (0, 1):
-            mine = everyone % 2 == group
-            listed = np.where(mine[:, None], bound, false)
-            digests.append(np.frombuffer(mask_graph.list_digest(listed), np.uint8))
-        yield DRAW_DIGEST.from_coordinator(everyone, np.array(digests)[everyone % 2])
-        shown = (yield DRAW_CONTRIBUTION.nothing()).body
-        lists = [
-            np.where((everyone % 2 == group)[:, None], shown, made).ravel() for group in (0, 1)
-        ]
-        body = np.array(lists)[everyone % 2]
-        yield DRAW_LIST.send(
-            np.full(TOTAL, -1), everyone, body, lengths=np.full(TOTAL, body.shape[1])
-        )
-        self._graph, self._drawn = MaskGraph(TOTAL, 4, bytes(32)), True
-        self._run = bytes(16)
-
-
 @pytest.mark.parametrize("shards", [2, TOTAL])
 def test_two_groups_with_two_lists_notice_by_their_keys(shards: int) -> None:
     """With one shard, or where a group shares none, devices compare what they were told."""
@@ -339,3 +356,32 @@ def test_a_contribution_comes_once() -> None:
 
     with pytest.raises(WrongSender, match="twice"):
         Federation(AggregateSettings(), tamper=tamper).run([VECTORS])
+
+
+@pytest.mark.parametrize("sender", [DRAW_COMMITMENT, DRAW_CONTRIBUTION])
+def test_where_refused_messages_are_dropped_one_that_comes_twice_is_silence(sender: Any) -> None:
+    [shard] = shards_of(TOTAL, 1)
+    refused: list[int] = []
+    program, everyone = mask_graph.hold_draw(TOTAL, TOTAL - 1, b"", refused), np.arange(TOTAL)
+    outbox, draw = next(program), -1
+    try:
+        while True:
+            inbox, twice = outbox.topic.silence, everyone
+            if outbox.topic is DRAW_COMMITMENT:
+                draw += 1
+                mine = mask_graph.contributions_of(shard, draw)
+            if outbox.topic is sender:
+                twice = np.sort(np.append(everyone, 7))
+            if outbox.topic in (DRAW_COMMITMENT, DRAW_CONTRIBUTION):
+                bound = mask_graph.commitments(mine, everyone, TOTAL, draw)
+                body = bound if outbox.topic is DRAW_COMMITMENT else mine
+                batch = Batch(twice, np.full(len(twice), COORDINATOR), body[twice])
+                inbox = Inbox(batch, quiet=False)
+            outbox = program.send(inbox)
+    except StopIteration as stop:
+        found = stop.value
+    assert set(refused) == {7}
+    expected = mask_graph.contributions_of(shard, draw).copy()
+    expected[7] = 0
+    assert draw == (sender is DRAW_CONTRIBUTION)
+    assert found.seed == mask_graph.seed_of(expected, draw)

@@ -1,5 +1,6 @@
 """The mask graph: regular, mirrored, random, and blind to the data."""
 
+from pathlib import Path
 from typing import Any
 
 import networkx
@@ -12,7 +13,7 @@ from tests.secagg.federation import some_graph
 
 from lumos.errors import UsageError, WrongSender
 from lumos.secagg import AggregateSettings, mask_parameters
-from lumos.secagg.parameters import DRAWS, tail
+from lumos.secagg.parameters import tail
 
 SIZES = [(2, 1), (3, 2), (4, 3), (5, 2), (5, 4), (9, 4), (10, 9), (30, 6)]
 
@@ -70,7 +71,8 @@ def test_the_tail_is_the_hypergeometric_one(population: int, data: st.DataObject
 def test_the_degree_keeps_its_guarantees(total: int) -> None:
     settings = AggregateSettings()
     degree = mask_parameters(settings, total)
-    assert degree.surrounded + degree.parted <= 2.0**-40 / DRAWS
+    assert degree.surrounded + degree.parted <= 2.0**-40 / degree.draws
+    assert degree.draws == 1 + total - degree.minimum
     assert degree.stuck <= 2.0**-20
     assert degree.threshold > degree.neighbours / 2
     assert degree.minimum >= 3
@@ -84,7 +86,7 @@ def test_with_very_few_devices_everyone_is_needed(total: int) -> None:
 
 def test_the_numbers_for_the_demo_size() -> None:
     degree = mask_parameters(AggregateSettings(), 2000)
-    assert (degree.neighbours, degree.threshold, degree.minimum) == (76, 57, 1900)
+    assert (degree.neighbours, degree.threshold, degree.minimum) == (78, 59, 1900)
 
 
 def test_surrounded_is_what_a_simulation_counts() -> None:
@@ -123,3 +125,18 @@ def test_impossible_graphs_are_refused(wrong: dict[str, Any], says: str) -> None
 def test_hopeless_wishes_are_refused() -> None:
     with pytest.raises(UsageError, match="lower `corrupt` or `dropped`"):
         mask_parameters(AggregateSettings(corrupt=0.4, dropped=0.4), 5000)
+
+
+def test_the_page_says_how_many_liars_a_run_survives() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "liars.md").read_text()
+    table = page.split("## How many liars a run survives")[1].split("\n\n- **s**")[0]
+    rows = [
+        [int(cell.replace(",", "")) for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("|") and line[2].isdigit()
+    ]
+    assert len(rows) == 7
+    for total, lost, near, cannot_frame in rows:
+        found = mask_parameters(AggregateSettings(), total)
+        k, t = found.neighbours, found.threshold
+        assert [lost, near, cannot_frame] == [total - found.minimum, k - t, 2 * t - k - 1]

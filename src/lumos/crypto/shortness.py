@@ -3,23 +3,24 @@
 A device publishes y = x + PRG(b) + Σ ± PRG(pair) mod 2^W. A public matrix R, drawn after y was
 fixed, projects all three parts to at most `ROWS` numbers. Over the integers
 
-    R·y = T = s + d + p + 2^W·c,     s = R·PRG(b),  d = R·Σ ± PRG(pair),  p = R·x mod 2^W, centred,
+    R·y = T = s + d + p + 2^W·c,     s = R·PRG(b),  d = R·Σ ± PRG(pair),  p = R·x mod 2^W, centred.
 
-and the device proves with Pedersen commitments in BLS12-381 G1 that |p|² ≤ β² and that the carry c
-is small, without showing p, c, s or d. It publishes commitments C, P, K to s, p, c; what is left,
-D = Σ T_i G_i − C − P − 2^W K, commits to d, and the D of all devices of a sum cancel as the masks
-do. The steps, proved complete, sound and zero-knowledge in `docs/proofs-of-bounds.md`:
+To s and d multiples of 2^W are added that follow from the same secrets (`lifts`). They hide the
+carry c, so that the device sends it. It proves with Pedersen commitments in BLS12-381 G1 that
+|p|² ≤ β², without showing p, s or d. It publishes commitments C and P to s and p; what is left,
+D = Σ (T_i − 2^W c_i) G_i − C − P, commits to d, and the D of all devices of a sum cancel as the
+masks do. The steps, proved complete, sound and zero-knowledge in `docs/proofs-of-bounds.md`:
 
-1. C, P, K, and Q: a commitment to 128 masks g. P has four squares besides p, Σ sq² = β² − |p|².
-2. A random ternary matrix R' with 128 rows; h = R'(sq, p, c) + g, accepted if it is small. So all
-   of sq, p, c are small integers, and nothing comes round modulo the group order q.
+1. C, P; N, a commitment to four squares, Σ sq² = β² − |p|²; and Q, one to 128 masks g.
+2. A random ternary matrix R' with 128 rows; h = R'(sq, p) + g, accepted if it is small. So all of
+   sq and p are small integers, and nothing comes round modulo the group order q.
 3. A random ξ makes one equation of |p|² + |sq|² = β² and of the 128 rows of h.
-4. That equation is one coefficient of a polynomial in X, made of f(X) = p + X c + X² g + X³ α with
-   a nonce vector α. The other eight coefficients are committed to in W; f and the blindings are
-   opened at a random e.
+4. That equation is one coefficient of a polynomial in X, made of f(X) = p + X g + X² α and
+   s(X) = sq + X β with nonce vectors α, β. The other five coefficients are committed to in W; f, s
+   and the blindings are opened at a random e.
 
-Secret numbers meet the library's variable-time multi-exponentiation only under a fresh uniform
-mask (`_Hider`). Nonces are derived from the caller's randomness *and* the statement and witness
+Secret numbers meet the library's variable-time multi-exponentiation only under a uniform mask
+(`_Hider`). Nonces are derived from the caller's randomness *and* the statement and witness
 (`_private_stream`), so that a device which restarts cannot use one nonce for two challenges.
 """
 
@@ -56,11 +57,12 @@ _MIN_THETA = 0.33  # the lemma's Hölder bound is largest in the Gaussian case d
 
 _CHECKS = 128  # rows of R', which shows that committed numbers are small integers
 _SQUARES = 4
-_CARRY_BOUND = 1 << 32  # |c| <= (2 + mask neighbours)·width + 1, always far below
-_PRODUCT_BITS = 68  # |R'(p, c, sq)| <= sqrt(260)·2^63 + 256·2^32 < 2^68 for words of 64 bits
+_LIFT_PIECES = 3  # of 32 bits: other summands move 256 carries by w + 1, hidden but for 2^-73
+_CARRY_BYTES = 14  # |c| <= (1 + mask neighbours)·(2^96 + width) + 1, always far below
+_PRODUCT_BITS = 68  # |R'(sq, p)| <= sqrt(260)·2^63 < 2^68 for words of 64 bits
 _MASK_BITS = _PRODUCT_BITS + 15  # of g: a repetition is rarer than 128·2^-15 = 2^-8
-# Numbers pass the check of R' only below 2^(MASK_BITS + 1). Sums of their squares, and sums of
-# 2^W c over a million devices, are then below q: equations modulo q hold in integers.
+# Numbers pass the check of R' only below 2^(MASK_BITS + 1). Sums of their squares are then below q,
+# and so are sums of 2^W c over a million devices: equations modulo q hold in integers.
 _H_LIMIT = (1 << _MASK_BITS) - (1 << _PRODUCT_BITS)
 _H_BYTES = 11
 _POINT = 48
@@ -236,6 +238,25 @@ def projection(challenge: bytes, width: int) -> Projection:
     return Projection(challenge, width)
 
 
+def lifts(keys: Sequence[bytes], signs: Sequence[int], word_bits: int, rows: int) -> list[int]:
+    """[rows] multiples of 2^word_bits that are added to a projected mask, or to a sum of masks.
+
+    Each key is expanded to uniform numbers of 96 bits. They hide the carry from whoever does not
+    have one of the keys, and cancel where the masks do.
+
+    Args:
+        keys: 32 bytes each, made of the secrets of masks and of the challenge for this purpose.
+        signs: 1 where a mask is added, -1 where it is taken away.
+        word_bits: W.
+        rows: numbers of a projected vector.
+    """
+    total = np.zeros((rows, _LIFT_PIECES), np.int64)
+    for key, sign in zip(keys, signs, strict=True):
+        drawn = np.frombuffer(Expanded(key).draw(4 * total.size), "<u4").reshape(total.shape)
+        total += sign * drawn.astype(np.int64)
+    return [number << word_bits for number in _joined(total)]
+
+
 # Group.
 
 _SLOTS = _SQUARES + ROWS
@@ -249,9 +270,43 @@ def _generators() -> list[G1Point]:
     ]
 
 
+_DIGIT = 11  # bytes; a scalar has three
+
+
+@lru_cache(maxsize=1)
+def _tables() -> list[list[G1Point]]:
+    """[3][generators] the generators times 1, 2^88 and 2^176.
+
+    With them a multi-exponentiation has three times the points and scalars of a third of the
+    length: its buckets are added up a third as often.
+    """
+    shift = Scalar.from_le_bytes((1 << 8 * _DIGIT).to_bytes(_SCALAR, "little"))
+    tables = [_generators()]
+    while len(tables) < 3:
+        tables.append([point * shift for point in tables[-1]])
+    return tables
+
+
+def warm_up() -> None:
+    """Compute what all proofs share, in a process that devices are forked from."""
+    _tables()
+
+
+def _fixed_sum(start: int, stop: int, numbers: Sequence[int]) -> G1Point:
+    """Σ numbers_i·generator_i + numbers_last·H, in time that depends on the numbers."""
+    points = [point for table in _tables() for point in (*table[start:stop], table[_SLOTS + 1])]
+    encoded = [(number % ORDER).to_bytes(_SCALAR, "little") for number in numbers]
+    digits = [
+        Scalar.from_le_bytes(number[at : at + _DIGIT].ljust(_SCALAR, b"\0"))
+        for at in range(0, _SCALAR, _DIGIT)
+        for number in encoded
+    ]
+    return G1Point.multiexp_unchecked(points, digits)
+
+
 def _slots(rows: int) -> int:
-    """Length of the vectors p, c, g, α of the polynomial, each padded with zeros."""
-    return max(_SQUARES + rows, _CHECKS)
+    """Length of the vectors p, g, α of the polynomial, each padded with zeros."""
+    return max(rows, _CHECKS)
 
 
 def _sum(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
@@ -262,9 +317,7 @@ def _sum(points: Sequence[G1Point], scalars: Sequence[int]) -> G1Point:
 
 def _commit(numbers: Sequence[int], blinding: int) -> G1Point:
     """Σ numbers_i G_i + blinding·H, for opened numbers."""
-    generators = _generators()
-    points = [*generators[_SQUARES : _SQUARES + len(numbers)], generators[-1]]
-    return _sum(points, [*numbers, blinding])
+    return _fixed_sum(_SQUARES, _SQUARES + len(numbers), [*numbers, blinding])
 
 
 def self_commitment(projected: Sequence[int], blinding: int) -> bytes:
@@ -281,25 +334,47 @@ def _bytes(point: G1Point) -> bytes:
     return bytes(point.to_compressed_bytes())
 
 
-class _Hider:
-    """Commitments to secret vectors as (vector + mask)·basis − mask·basis with one uniform mask.
+class _ProcessMask(InMemoryOnly):
+    """A uniform mask of all generators, drawn once in a process, and its commitments."""
 
-    Each multi-exponentiation alone runs on uniform scalars, independent of the vectors and of what
-    a proof shows of them. (A nonce needs that too: α = (f − p − …)/e³ depends on the witness as
-    soon as f is known.)
+    def __init__(self) -> None:
+        self.numbers = [secrets.randbelow(ORDER) for _ in _generators()]
+        self._offsets: dict[tuple[int, int], G1Point] = {}
+
+    def offset(self, start: int, stop: int) -> G1Point:
+        """Return the commitment to the mask of some generators, and of H."""
+        if (start, stop) not in self._offsets:
+            numbers = [*self.numbers[start:stop], self.numbers[-1]]
+            self._offsets[start, stop] = _fixed_sum(start, stop, numbers)
+        return self._offsets[start, stop]
+
+
+_process_mask = lru_cache(maxsize=1)(_ProcessMask)
+
+
+class _Hider:
+    """Commitments to secret vectors as (vector + t·mask)·basis − t·(mask·basis).
+
+    The mask is that of the process, and t is fresh for each proof. So each multi-exponentiation
+    alone runs on uniform scalars, independent of the vectors and of what a proof shows of them. (A
+    nonce needs that too: α = (f − p − …)/e² depends on the witness as soon as f is known.)
     """
 
-    def __init__(self, points: Sequence[G1Point], stream: Expanded) -> None:
-        self._basis = [*points, _generators()[-1]]
-        self._mask = _uniform(stream, len(self._basis))
-        self._offset = _sum(self._basis, self._mask)
+    def __init__(self, stream: Expanded) -> None:
+        (factor,) = _uniform(stream, 1)
+        self._factor = Scalar.from_le_bytes(factor.to_bytes(_SCALAR, "little"))
+        self._mask = [factor * number % ORDER for number in _process_mask().numbers]
+        self._offsets: dict[tuple[int, int], G1Point] = {}
 
-    def commit(self, opening: "_Opening") -> bytes:
-        """Σ numbers_i points_i + blinding·H."""
-        missing = len(self._basis) - 1 - len(opening.numbers)
-        secret = [*opening.numbers, *[ORDER] * missing, opening.blinding]
-        hidden = [a + b for a, b in zip(secret, self._mask, strict=True)]
-        return _bytes(_sum(self._basis, hidden) - self._offset)
+    def commit(self, start: int, size: int, opening: "_Opening") -> bytes:
+        """Σ numbers_i G_i + blinding·H, for `size` generators from the `start`th on."""
+        stop = start + size
+        mask = [*self._mask[start:stop], self._mask[-1]]
+        secret = [*opening.numbers, *[ORDER] * (size - len(opening.numbers)), opening.blinding]
+        hidden = [a + b for a, b in zip(secret, mask, strict=True)]
+        if (start, stop) not in self._offsets:
+            self._offsets[start, stop] = _process_mask().offset(start, stop) * self._factor
+        return _bytes(_fixed_sum(start, stop, hidden) - self._offsets[start, stop])
 
 
 class _Opening(InMemoryOnly):
@@ -393,9 +468,9 @@ class Witness(InMemoryOnly):
 
     Args:
         short: p, the projection of x, centred modulo 2^W.
-        self_projected: s, the projection of the self mask.
+        self_projected: s, the projection of the self mask, and its lifts.
         self_blinding: of the commitment to s; whoever learns the self secret can recompute it.
-        pair_projected: d, the projection of the signed sum of pair masks.
+        pair_projected: d, the projection of the signed sum of pair masks, and their lifts.
         pair_blinding: the signed sum of the pairs' blindings.
     """
 
@@ -428,19 +503,20 @@ class _Transcript:
     """The random oracle's side of a proof: a hash over all messages so far.
 
     Args:
-        statement: the first message.
+        statement: what is proved.
+        carry: c, the first message.
     """
 
-    def __init__(self, statement: Statement) -> None:
-        self._state = statement.digest()
+    def __init__(self, statement: Statement, carry: Sequence[int]) -> None:
+        self._state = _hash(b"carry", statement.digest(), _encoded(carry))
 
     def add(self, label: bytes, *parts: bytes) -> None:
         """Append a message."""
         self._state = _hash(label, self._state, *parts)
 
     def matrix(self, rows: int) -> Small:
-        """R', [128, 4 + 2·rows]."""
-        return _ternary(_hash(b"matrix", self._state), _CHECKS, _SQUARES + 2 * rows)
+        """R', [128, 4 + rows]."""
+        return _ternary(_hash(b"matrix", self._state), _CHECKS, _SQUARES + rows)
 
     def scalar(self) -> int:
         """A challenge modulo q."""
@@ -449,15 +525,14 @@ class _Transcript:
 
 @dataclass(frozen=True)
 class _Relation:
-    """The relation of the committed vectors: |p|² + ⟨short, p⟩ + ⟨carry, c⟩ + ⟨mask, g⟩ = total.
+    """The relation of what is committed to: |p|² + |sq|² + ⟨squares, sq⟩ + ⟨short, p⟩ + ⟨mask, g⟩
+    = total.
 
-    It is |p|² + |sq|² = β² plus Σ_i ξ^i·(row i of R'(sq, p, c) + g = h), step 3.
+    It is |p|² + |sq|² = β² plus Σ_i ξ^i·(row i of R'(sq, p) + g = h), step 3.
     """
 
-    checked: int
-    """Slots of p that count in |p|²: those that R' checks. (Others may be anything modulo q.)"""
+    squares: list[int]
     short: list[int]
-    carry: list[int]
     mask: list[int]
     total: int
 
@@ -467,79 +542,105 @@ class _Relation:
         powers = list(accumulate(repeat(point, _CHECKS), lambda power, by: power * by % ORDER))
         product = matrix.T.astype(np.float64) @ _pieces(powers, _SCALAR // 4)
         weights = [number % ORDER for number in _joined(product.astype(np.int64))]
-        checked = _SQUARES + statement.rows
-        return _Relation(
-            checked,
-            weights[:checked],
-            [0] * _SQUARES + weights[checked:],
-            powers,
-            (statement.square_bound + _dot(powers, checks)) % ORDER,
-        )
+        total = (statement.square_bound + _dot(powers, checks)) % ORDER
+        return _Relation(weights[:_SQUARES], weights[_SQUARES:], powers, total)
 
-    def value(self, f: Sequence[int], e: int) -> int:
-        """Ψ(e) = e²·(|f|² + ⟨short, f⟩) + e·⟨carry, f⟩ + ⟨mask, f⟩ at f = f(e)."""
-        square = _dot(f[: self.checked], f) + _dot(self.short, f)
-        return (e * e * square + e * _dot(self.carry, f) + _dot(self.mask, f)) % ORDER
+    def value(self, f: Sequence[int], squares: Sequence[int], e: int) -> int:
+        """Ψ(e) = e·(|f|² + ⟨short, f⟩ + |s|² + ⟨squares, s⟩) + ⟨mask, f⟩ at f(e) and s(e)."""
+        numbers = f[: len(self.short)]  # those that R' checks; others may be anything modulo q
+        square = _dot(numbers, numbers) + _dot(self.short, numbers)
+        square += _dot(squares, squares) + _dot(self.squares, squares)
+        return (e * square + _dot(self.mask, f)) % ORDER
 
-    def coefficients(self, vectors: Sequence[Sequence[int]]) -> list[int]:
-        """Ψ(X) for f(X) = Σ_i vectors_i X^i: nine numbers, of which number 2 is `total`."""
-        result = [0] * 9
-        for i, left in enumerate(vectors):
-            for j, right in enumerate(vectors[i:], i):
-                result[2 + i + j] += _dot(left[: self.checked], right) * (1 + (i != j))
-            for shift, weights in enumerate((self.mask, self.carry, self.short)):
-                result[shift + i] += _dot(weights, left)
+    def coefficients(
+        self, vectors: Sequence[Sequence[int]], squares: Sequence[Sequence[int]]
+    ) -> list[int]:
+        """Ψ(X) for f(X) = Σ_i vectors_i X^i and s(X) = Σ_i squares_i X^i.
+
+        Six numbers, of which number 1 is `total`.
+        """
+        result = [0] * 6
+        checked = [vector[: len(self.short)] for vector in vectors]
+        for parts, weights in ((checked, self.short), (squares, self.squares)):
+            for i, left in enumerate(parts):
+                result[1 + i] += _dot(weights, left)
+                for j, right in enumerate(parts[i:], i):
+                    result[1 + i + j] += _dot(left, right) * (1 + (i != j))
+        for i, vector in enumerate(vectors):
+            result[i] += _dot(self.mask, vector)
         return [number % ORDER for number in result]
 
 
-_TARGET = 2  # the coefficient of Ψ that is public
-_OTHERS = [k for k in range(9) if k != _TARGET]
+_TARGET = 1  # the coefficient of Ψ that is public
+_OTHERS = [k for k in range(6) if k != _TARGET]
 
 
 # Proofs.
 
-_POINTS = 5 + len(_OTHERS)
+_COMMITTED, _POINTS = 4, 6 + len(_OTHERS)
 
 
 @dataclass(frozen=True)
 class _Proof:
     """The messages of a proof; points as bytes, scalars modulo q."""
 
+    carry: list[int]
+    """c"""
     committed: list[bytes]
-    """C, P, K, Q."""
+    """C, P, N, Q."""
     checks: list[int]
     """h, 128 small integers."""
     announced: list[bytes]
-    """A, a commitment to the nonces α, and W, to the coefficients of Ψ but the public one."""
+    """A and B, commitments to the nonces α and β, and W, to the coefficients of Ψ but the public
+    one."""
     response: list[int]
     """f(e)."""
+    squares: list[int]
+    """s(e)."""
     blindings: list[int]
-    """z and w, the openings of P + e K + e² Q + e³ A and of Σ e^k W_k."""
+    """The openings of P + e Q + e² A, N + e B and Σ e^k W_k."""
 
     def to_bytes(self) -> bytes:
         """Encode with fixed lengths."""
-        checks = [number.to_bytes(_H_BYTES, "little", signed=True) for number in self.checks]
-        scalars = _encoded_scalars([*self.response, *self.blindings])
-        return b"".join([*self.committed, *self.announced, *checks, scalars])
+        small = [
+            number.to_bytes(size, "little", signed=True)
+            for numbers, size in ((self.carry, _CARRY_BYTES), (self.checks, _H_BYTES))
+            for number in numbers
+        ]
+        scalars = _encoded_scalars([*self.response, *self.squares, *self.blindings])
+        return b"".join([*self.committed, *self.announced, *small, scalars])
 
     @staticmethod
     def parse(data: bytes, rows: int) -> "_Proof":
         """Decode; raises `BadProof` unless every number is canonical."""
         if len(data) != proof_size(rows):
             raise BadProof(f"a proof has {proof_size(rows)} bytes, not {len(data)}")
-        checks_at = _POINTS * _POINT
+        carry_at = _POINTS * _POINT
+        checks_at = carry_at + rows * _CARRY_BYTES
         scalars_at = checks_at + _CHECKS * _H_BYTES
-        points = _split(data[:checks_at], _POINT)
-        checks = [
-            int.from_bytes(part, "little", signed=True)
-            for part in _split(data[checks_at:scalars_at], _H_BYTES)
-        ]
+        points = _split(data[:carry_at], _POINT)
+        carry, checks = (
+            [int.from_bytes(part, "little", signed=True) for part in _split(numbers, size)]
+            for numbers, size in (
+                (data[carry_at:checks_at], _CARRY_BYTES),
+                (data[checks_at:scalars_at], _H_BYTES),
+            )
+        )
         scalars = [int.from_bytes(part, "little") for part in _split(data[scalars_at:], _SCALAR)]
         if not _accepted(checks):
             raise BadProof("a check number is out of range")
         if max(scalars) >= ORDER:
             raise BadProof("a scalar is not reduced")
-        return _Proof(points[:4], checks, points[4:], scalars[:-2], scalars[-2:])
+        slots = _slots(rows)
+        return _Proof(
+            carry,
+            points[:_COMMITTED],
+            checks,
+            points[_COMMITTED:],
+            scalars[:slots],
+            scalars[slots : slots + _SQUARES],
+            scalars[slots + _SQUARES :],
+        )
 
 
 def _accepted(checks: Sequence[int]) -> bool:
@@ -549,7 +650,8 @@ def _accepted(checks: Sequence[int]) -> bool:
 
 def proof_size(rows: int) -> int:
     """Return the bytes of a proof for vectors of `rows` projected numbers."""
-    return _POINTS * _POINT + _CHECKS * _H_BYTES + (_slots(rows) + 2) * _SCALAR
+    numbers = rows * _CARRY_BYTES + _CHECKS * _H_BYTES
+    return _POINTS * _POINT + numbers + (_slots(rows) + _SQUARES + 3) * _SCALAR
 
 
 def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]) -> bytes:
@@ -565,32 +667,27 @@ def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]
     """
     stream = _private_stream(statement, witness, random)
     carry = _carry(statement, witness)
-    squares = four_squares(_rest(statement, witness), stream)
-    small = [*squares, *witness.short, *carry]
+    roots = four_squares(_rest(statement, witness), stream)
+    small = [*roots, *witness.short]
+    rows, slots = statement.rows, _slots(statement.rows)
 
-    # Step 1. The blinding of P makes that of D what the caller gave. The squares' slots of K take
-    # the squares out of P + 2^W K.
-    lift = 1 << statement.word_bits
-    back = pow(lift, -1, ORDER)
-    carry_blinding, mask_blinding, nonce_blinding = _uniform(stream, 3)
-    short_blinding = -(witness.pair_blinding + witness.self_blinding + lift * carry_blinding)
-    own = _Opening([*[0] * _SQUARES, *witness.self_projected], witness.self_blinding)
-    short = _Opening([*squares, *witness.short], short_blinding)
-    carries = _Opening([*(-root * back for root in squares), *carry], carry_blinding)
-    hider = _Hider(_generators()[: _SQUARES + statement.rows], stream)
-    committed = [hider.commit(opening) for opening in (own, short, carries)]
+    # Step 1. The blinding of P makes that of D what the caller gave.
+    squares_blinding, mask_blinding, nonce_blinding, square_nonce_blinding = _uniform(stream, 4)
+    own = _Opening(witness.self_projected, witness.self_blinding)
+    short = _Opening(witness.short, -(witness.pair_blinding + witness.self_blinding))
+    squares = _Opening(roots, squares_blinding)
+    hider = _Hider(stream)
+    committed = [hider.commit(_SQUARES, rows, opening) for opening in (own, short)]
+    committed.append(hider.commit(0, _SQUARES, squares))
 
     # Step 2, by rejection: h is then uniform in its range. What is rejected is not shown.
-    slots = _slots(statement.rows)
-    if slots > _SQUARES + statement.rows:
-        hider = _Hider(_generators()[:slots], stream)
     while True:
         drawn = _masks(stream)
         masks = _Opening(drawn, mask_blinding)
-        committed[3:] = [hider.commit(masks)]
-        transcript = _Transcript(statement)
+        committed[3:] = [hider.commit(_SQUARES, _CHECKS, masks)]
+        transcript = _Transcript(statement, carry)
         transcript.add(b"committed", *committed)
-        matrix = transcript.matrix(statement.rows)
+        matrix = transcript.matrix(rows)
         checks = [a + b for a, b in zip(_signed_product(matrix, small), drawn, strict=True)]
         if _accepted(checks):
             break
@@ -601,18 +698,37 @@ def prove(statement: Statement, witness: Witness, random: Callable[[int], bytes]
 
     # Step 4.
     nonces = _Opening(_uniform(stream, slots), nonce_blinding)
-    polynomial = (short, carries, masks, nonces)
-    coefficients = relation.coefficients([opening.numbers for opening in polynomial])
+    square_nonces = _Opening(_uniform(stream, _SQUARES), square_nonce_blinding)
+    polynomials: list[tuple[_Opening, ...]] = [
+        (short, masks, nonces),
+        (squares, square_nonces),
+    ]
+    coefficients = relation.coefficients(
+        *([part.numbers for part in polynomial] for polynomial in polynomials)
+    )
     others = [_Opening([coefficients[k]], *_uniform(stream, 1)) for k in _OTHERS]
-    product_hider = _Hider([_generators()[-2]], stream)
-    announced = [hider.commit(nonces), *map(product_hider.commit, others)]
+    announced = [
+        hider.commit(_SQUARES, slots, nonces),
+        hider.commit(0, _SQUARES, square_nonces),
+        *(hider.commit(_SLOTS, 1, other) for other in others),
+    ]
     transcript.add(b"announced", *announced)
     e = transcript.scalar()
-    columns = zip_longest(*(opening.numbers for opening in polynomial), fillvalue=ORDER)
-    response = [_evaluated(column, e) for column in columns]
+    response, square_response = (
+        [
+            _evaluated(column, e)
+            for column in zip_longest(*(part.numbers for part in polynomial), fillvalue=ORDER)
+        ]
+        for polynomial in polynomials
+    )
     others.insert(_TARGET, _Opening([], 0))
-    blindings = [_evaluated([k.blinding for k in part], e) for part in (polynomial, others)]
-    return _Proof(committed, checks, announced, response, blindings).to_bytes()
+    blindings = [
+        _evaluated([part.blinding for part in polynomial], e)
+        for polynomial in (*polynomials, others)
+    ]
+    return _Proof(
+        carry, committed, checks, announced, response, square_response, blindings
+    ).to_bytes()
 
 
 def _carry(statement: Statement, witness: Witness) -> list[int]:
@@ -622,7 +738,7 @@ def _carry(statement: Statement, witness: Witness) -> list[int]:
     parts = (witness.self_projected, witness.pair_projected, witness.short)
     for total, own, pairs, short in zip(statement.masked, *parts, strict=True):
         number, rest = divmod(total - own - pairs - short, 2 * half)
-        if rest or not -half <= short < half or abs(number) > _CARRY_BOUND:
+        if rest or not -half <= short < half or abs(number) >> (8 * _CARRY_BYTES - 1):
             raise ValueError("the witness does not fit the masked vector")
         carry.append(number)
     return carry
@@ -727,15 +843,12 @@ def _two_squares(prime: int, base: int) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class PairCommitment:
-    """D = Σ T_i G_i − C − P − 2^W K, kept as its parts: a sum of many costs one evaluation."""
+    """D = Σ (T_i − 2^W c_i) G_i − C − P, kept as its parts: a sum of many costs one evaluation."""
 
     masked: Sequence[int]
-    """T"""
+    """T − 2^W c"""
     plain: G1Point
     """C + P"""
-    carry: G1Point
-    """K"""
-    word_bits: int
 
     def to_bytes(self) -> bytes:
         """Return the point, as `pair_commitment` does."""
@@ -776,13 +889,15 @@ def verify(statements: Sequence[Statement], proofs: Sequence[bytes]) -> Verified
             points = _parsed_points([*proof.committed, *proof.announced])
         except BadProof:
             continue
-        parsed[number] = proof.committed[0], points
+        parsed[number] = proof, points
         equations[number] = _equation(statement, proof, points[1:])
     for number in _holding(equations, list(equations)):
         valid[number] = True
-        self_commitments[number], (own, short, carry, *_) = parsed[number]
-        statement = statements[number]
-        pairs[number] = PairCommitment(statement.masked, own + short, carry, statement.word_bits)
+        proof, (own, short, *_) = parsed[number]
+        self_commitments[number] = proof.committed[0]
+        totals, bits = statements[number].masked, statements[number].word_bits
+        masked = [total - (c << bits) for total, c in zip(totals, proof.carry, strict=True)]
+        pairs[number] = PairCommitment(masked, own + short)
     return Verified(valid, self_commitments, pairs)
 
 
@@ -798,25 +913,28 @@ def _parsed_points(encoded: Sequence[bytes]) -> list[G1Point]:
 
 
 def _equation(statement: Statement, proof: _Proof, points: list[G1Point]) -> _Equation:
-    """Combine the two equations of step 4 with random weights.
+    """Combine the three equations of step 4 with random weights.
 
-    P + e K + e² Q + e³ A = Σ f_i basis_i + z H   and   Σ_{k≠2} e^k W_k = (Ψ(e) − e² total) U + w H.
+    P + e Q + e² A = Σ f_i G_i + z H,   N + e B = Σ s_i S_i + z' H   and
+    Σ_{k≠1} e^k W_k = (Ψ(e) − e total) U + w H.
     """
-    transcript = _Transcript(statement)
+    transcript = _Transcript(statement, proof.carry)
     transcript.add(b"committed", *proof.committed)
     matrix = transcript.matrix(statement.rows)
     transcript.add(b"checks", _encoded(proof.checks))
     relation = _Relation.of(statement, matrix, proof.checks, transcript.scalar())
     transcript.add(b"announced", *proof.announced)
     e = transcript.scalar()
-    powers = [pow(e, k, ORDER) for k in range(9)]
-    first, second = secrets.randbits(128), secrets.randbits(128)
-    others = relation.value(proof.response, e) - powers[_TARGET] * relation.total
-    fixed = [first * number for number in proof.response]
+    powers = [pow(e, k, ORDER) for k in range(6)]
+    first, second, third = weights = [secrets.randbits(128) for _ in range(3)]
+    others = relation.value(proof.response, proof.squares, e) - powers[_TARGET] * relation.total
+    fixed = [second * number for number in proof.squares]
+    fixed += [first * number for number in proof.response]
     fixed += [0] * (_SLOTS - len(fixed))
-    fixed += [second * others, _dot((first, second), proof.blindings)]
-    scalars = [first * power for power in powers[:4]] + [second * powers[k] for k in _OTHERS]
-    return _Equation(fixed, points, scalars)
+    fixed += [third * others, _dot(weights, proof.blindings)]
+    # Of P, N, Q, A, B and W.
+    scalars = [first, second, first * e, first * powers[2], second * e]
+    return _Equation(fixed, points, scalars + [third * powers[k] for k in _OTHERS])
 
 
 def _holding(equations: dict[int, _Equation], numbers: list[int]) -> list[int]:
@@ -836,14 +954,34 @@ def _holds(equations: Sequence[_Equation]) -> bool:
     return bool(_sum([*_generators(), *points], [*fixed, *scalars]) == G1Point.identity())
 
 
+def correctly_opened(
+    commitments: Sequence[bytes], openings: Sequence[tuple[Sequence[int], int]]
+) -> Flags:
+    """[n] Return which C are the commitments to opened self masks: one check, halved if it fails.
+
+    Args:
+        commitments: C of proofs that hold, so points of the group.
+        openings: projected self masks and their blindings.
+    """
+    equations = {}
+    for place, (data, (numbers, blinding)) in enumerate(zip(commitments, openings, strict=True)):
+        weight = secrets.randbits(128)
+        fixed = [*[0] * _SQUARES, *(weight * number for number in numbers)]
+        fixed += [*[0] * (_SLOTS + 1 - len(fixed)), weight * blinding]
+        equations[place] = _Equation(
+            fixed, [G1Point.from_compressed_bytes_unchecked(data)], [weight]
+        )
+    right = np.zeros(len(equations), np.bool_)
+    right[_holding(equations, list(equations))] = True
+    return right
+
+
 def _total(pairs: Sequence[PairCommitment], numbers: Sequence[int], blinding: int) -> G1Point:
-    """Σ numbers_i G_i + blinding·H − Σ (C + P + 2^W K)."""
+    """Σ numbers_i G_i + blinding·H − Σ (C + P)."""
     total = _commit(numbers, blinding)
-    carries: dict[int, G1Point] = {}
     for pair in pairs:
         total -= pair.plain
-        carries[pair.word_bits] = carries.get(pair.word_bits, G1Point.identity()) + pair.carry
-    return total - _sum(list(carries.values()), [1 << word_bits for word_bits in carries])
+    return total
 
 
 def cancel(

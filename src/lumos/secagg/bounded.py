@@ -19,8 +19,7 @@ device that lies is named and left out, and the sum is made without it.
 5. *Decision.* **Again**, if a vector or proof is missing or invalid: the next attempt is made
    without that device, with fresh masks. **Blame**, if all proofs are valid and the D_u do not add
    up: devices send their pair seeds of this attempt, which is never opened, and the coordinator
-   computes each D_u. **Open** otherwise: mask neighbours confirm each other and give out shares of
-   self secrets.
+   computes each D_u. **Open** otherwise: devices give out shares of self secrets.
 6. *Evidence.* With b_u open, the commitment to the projected self mask is checked. Whoever lied
    there has signed the contradiction. Its mask neighbours check the evidence and send the seeds
    that they share with it, so that the sum is formed without it.
@@ -29,20 +28,22 @@ No pair secret exists, and a device that falls silent costs an attempt and not a
 never leaves out a device whose vector is masked with others in it.
 
 **Privacy**, against a coordinator that lies and X colluding neighbours of each device (t, k and the
-bound 2t - k - X ≥ 1 as in `lumos.secagg.parameters`). In one attempt a device confirms either
-*open* or *blame*, by words that only the two ends of a pair know, and acts only if t neighbours
-confirm the same.
+bound 2t - k - X ≥ 1 as in `lumos.secagg.parameters`). In one attempt a device follows one decision:
+it gives out shares, or it confirms *blame* by words that only the two ends of a pair know. It sends
+its seeds only if t neighbours confirm *blame*.
 
 * *Self secret and pair seeds of v are not both known.* b_v needs t holders that open, of which
-  t - X are honest. If v sent its seeds, t neighbours confirmed *blame*, t - X of them honest. Both
-  together are more than the k - X honest neighbours that there are.
+  t - X are honest. If v sent its seeds, t neighbours confirmed *blame*, t - X of them honest, and
+  none of these opens. Both together are more than the k - X honest neighbours that there are. So
+  opening needs no confirmation, and seeds do.
 * *An opened vector stays masked.* t - X honest neighbours of v opened b_v. They sent no seeds in
   this attempt, and neither did v. Their masks hide v except in a sum with all of them, of whom the
   same holds: the group that is opened is closed under such neighbours, and goes round the ring.
 * *Evidence opens nobody who is honest.* It has v's signature under two things that contradict each
   other.
-* *Two attempts of one sum are never both opened.* A holder that opened one takes part in no other
-  (`lumos.secagg.openings`). One that is at another sum already has other keys.
+* *Two attempts of one sum are never both opened.* A holder that opened one takes part in no later
+  one, and opens none before it (`lumos.secagg.openings`). One that is at another sum already has
+  other keys.
 * *Proofs and pledges* show nothing but that summands are short (zero knowledge), for any R. A
   coordinator that chooses nonces does not find an R for which an honest proof fails, except with
   probability 2^-128 for each that it tries.
@@ -78,14 +79,20 @@ from lumos.secagg.coordinator import SecureCoordinator
 from lumos.secagg.device import SecureAggregator
 from lumos.secagg.evidence import (
     Evidence,
+    EvidenceFile,
+    SumForm,
     centred,
     challenge_of,
     check_bound,
     pair_blinding,
+    projected_self_masks,
     self_blinding,
     statement_of,
     unsigned,
+    with_pair_lifts,
+    with_self_lifts,
 )
+from lumos.secagg.mask_graph import Draw
 from lumos.secagg.noise import Bound, DrawnNoise, Noise, Update
 from lumos.secagg.openings import Opening, confirm
 from lumos.secagg.parameters import AggregateSettings, RingWords
@@ -154,7 +161,8 @@ class BoundedAggregator(SecureAggregator):
         if not self._proofs:
             return super()._usable(inbox, same)
         right = same & [masks.is_public_key(row[: masks.KEY].tobytes()) for row in inbox.body]
-        return Inbox(inbox.batch.take(np.flatnonzero(right)), inbox.quiet)
+        usable = Inbox(inbox.batch.take(np.flatnonzero(right)), inbox.quiet)
+        return self._from_mask_neighbours(usable)
 
     def sum_updates(
         self,
@@ -194,7 +202,7 @@ class BoundedAggregator(SecureAggregator):
         check_bound(bound, vectors.shape[1], self.fixed, self._shard.total // 10 + 1)
         step = -1 - self._pairs.number  # the same for all attempts
         while True:
-            if self.opened.has(step, but=self._pairs.number):
+            if self.opened.has(step, before=self._pairs.number):
                 raise AlreadyOpened("another attempt at this sum was opened here")
             attempt = yield from self._pledge(step)
             attempt.masked = self._masked(
@@ -223,7 +231,7 @@ class BoundedAggregator(SecureAggregator):
         # Devices at different sums share no key, whatever the coordinator made them count.
         keys = self._pairs.ratchet(self.context + step.to_bytes(8, "little", signed=True))
         values, vault = self._values(keys)
-        pledged = masks.pledges(keys, self._pairs.low, self._pairs.high, of)
+        pledged = self._pledges(keys, of)
         everyone, me = np.arange(len(self._shard)), self._shard.devices
         each = pledged[self._pairs.of]
         each[~self._known] = 0  # a pair without a key is in no sum, and nobody's lie
@@ -239,6 +247,10 @@ class BoundedAggregator(SecureAggregator):
         vault.admit(joined)
         rows = np.flatnonzero(joined.sum(axis=1) >= self.parameters.threshold)
         return _DeviceAttempt(of, keys, values[:, :, SELF], vault, body, joined, rows)
+
+    def _pledges(self, keys: masks.RoundKeys, of: masks.SumId) -> Bytes:
+        """[pairs, bytes] the pledge of each pair."""
+        return masks.pledges(keys, self._pairs.low, self._pairs.high, of)
 
     def _challenge(self, inbox: Inbox, attempt: _DeviceAttempt) -> bytes:
         """Return the challenge; empty where there is none, as a vector is missing."""
@@ -299,6 +311,7 @@ class BoundedAggregator(SecureAggregator):
                 proofs.append(b"")
                 continue
             record = evidence.Signed.of(
+                self._form(width),
                 of,
                 device,
                 attempt.pledge[rows[place]].tobytes(),
@@ -311,6 +324,9 @@ class BoundedAggregator(SecureAggregator):
             proofs.append(proof + signing.present().sign(device, record.digest(of, device)))
         return proofs
 
+    def _form(self, width: int) -> SumForm:
+        return SumForm.of(self._graph, self.parameters.threshold, self.fixed, width, self._seed)
+
     def _self_secrets(self, attempt: _DeviceAttempt) -> Elements:
         """[in the sum, limbs] the self secrets."""
         values, joined = attempt.values[attempt.rows], attempt.joined[attempt.rows]
@@ -322,14 +338,28 @@ class BoundedAggregator(SecureAggregator):
         """Return the projections of masked vectors, self masks and pair masks."""
         assert attempt.masked is not None  # noqa: S101 - sent before the challenge
         bits, devices = 8 * self.fixed.wire, self._shard.devices[attempt.rows]
-        sent = attempt.masked.batch.body[:, : width * self.fixed.wire]
-        halves = masks.self_mask_halves(secrets, devices, width, attempt.of, bits)
-        projection = shortness.projection(drawn, width)
-        return (
-            projection.apply(unsigned(self.fixed.unpack(sent), bits)),
-            projection.apply_halves(*halves),
-            projection.apply_halves(*self._pair_halves(attempt, width)),
+        sent = unsigned(
+            self.fixed.unpack(attempt.masked.batch.body[:, : width * self.fixed.wire]), bits
         )
+        pairs = self._pair_places(attempt)
+        halves = [
+            (
+                (sent & np.uint64(0xFFFFFFFF)).astype(np.int64),
+                (sent >> np.uint64(32)).astype(np.int64),
+            ),
+            masks.self_mask_halves(secrets, devices, width, attempt.of, bits),
+            self._pair_halves(attempt, width, *pairs),
+        ]
+        low, high = (np.concatenate(part) for part in zip(*halves, strict=True))
+        projected = shortness.projection(drawn, width).apply_halves(low, high)  # R is used once
+        count = len(devices)
+        masked, own, pair = (projected[start : start + count] for start in (0, count, 2 * count))
+        used, plus, minus = pairs
+        for place in range(count):
+            mine = (plus == place) | (minus == place)
+            seeds = attempt.keys.seed[used[mine]]
+            pair[place] = with_pair_lifts(pair[place], seeds, plus[mine] == place, drawn, bits)
+        return masked, with_self_lifts(own, secrets, drawn, bits), pair
 
     def _pair_places(self, attempt: _DeviceAttempt) -> tuple[Ints, Ints, Ints]:
         """Return the pairs in the attempt, and the places in `rows` that add and take each."""
@@ -343,9 +373,10 @@ class BoundedAggregator(SecureAggregator):
         used = np.flatnonzero((plus != masks.NOBODY) | (minus != masks.NOBODY))
         return used, plus[used], minus[used]
 
-    def _pair_halves(self, attempt: _DeviceAttempt, width: int) -> tuple[Ints, Ints]:
+    def _pair_halves(
+        self, attempt: _DeviceAttempt, width: int, used: Ints, plus: Ints, minus: Ints
+    ) -> tuple[Ints, Ints]:
         """[in the sum, width] the integer sums of the pair masks of each device."""
-        used, plus, minus = self._pair_places(attempt)
         keys = masks.pair_keys_of(
             attempt.keys.seed[used], self._pairs.low[used], self._pairs.high[used], attempt.of
         )
@@ -372,15 +403,11 @@ class BoundedAggregator(SecureAggregator):
             raise Equivocation("the coordinator sent devices different decisions")
         return int(inbox.body[0])
 
-    def _confirmed(self, attempt: _DeviceAttempt, purpose: bytes) -> Program[Flags]:
-        """[hosted] whose neighbours confirmed that they do the same: open, or blame."""
-        here = np.zeros(len(self._shard), np.bool_)
-        here[attempt.rows] = True
+    def _confirmed(self, attempt: _DeviceAttempt) -> Program[Flags]:
+        """[hosted] whose neighbours confirmed that they open nothing in this attempt."""
+        here = self._in_sum(attempt)
         up, pairs = self._up[:, :, None], self._pairs.of
-        keys = attempt.keys
-        words = [
-            masks.derived_words(word, purpose)[pairs] for word in (keys.word_up, keys.word_down)
-        ]
+        words = [word[pairs] for word in (attempt.keys.word_up, attempt.keys.word_down)]
         return (
             yield from confirm(
                 self._shard,
@@ -392,19 +419,31 @@ class BoundedAggregator(SecureAggregator):
             )
         )
 
-    def _record(self, attempt: _DeviceAttempt, opening: Flags, step: int, what: bytes) -> None:
-        """Record what is about to be given out, where that survives a restart."""
+    def _record(self, attempt: _DeviceAttempt, step: int, what: bytes) -> None:
+        """Record what is about to be given out, where that survives a restart.
+
+        Raises:
+            AlreadyOpened: something else of this attempt was recorded.
+        """
+        if not len(attempt.rows):
+            return
         digest = blake2b(self.context + what, digest_size=32, person=b"lumos opening")
-        for flags in (attempt.joined, opening):
+        for flags in (attempt.joined, self._in_sum(attempt)):
             digest.update(np.packbits(flags).tobytes())
         self.opened.open(Opening(step, attempt.of.number, digest.digest()))
 
+    def _in_sum(self, attempt: _DeviceAttempt) -> Flags:
+        """[hosted] the devices in the sum."""
+        here = np.zeros(len(self._shard), np.bool_)
+        here[attempt.rows] = True
+        return here
+
     def _show_seeds(self, attempt: _DeviceAttempt) -> Program[None]:
         """Send the pair seeds of an attempt whose vectors are never opened."""
-        showing = yield from self._confirmed(attempt, b"blame")
+        # Whoever confirms blame opens nothing of this attempt, also after a restart.
+        self._record(attempt, _BLAME_STEP - attempt.of.number, b"blame")
+        showing = yield from self._confirmed(attempt)
         rows = np.flatnonzero(showing)
-        if len(rows):
-            self._record(attempt, showing, _BLAME_STEP - attempt.of.number, b"blame")
         seeds = attempt.keys.seed[self._pairs.of].astype("<u4")
         yield self._by_slot(attempt, rows, seeds.view(np.uint8).reshape(*seeds.shape[:2], SHARE))
 
@@ -422,10 +461,8 @@ class BoundedAggregator(SecureAggregator):
     def _open_bounded(
         self, attempt: _DeviceAttempt, challenge: bytes, width: int, step: int
     ) -> Program[Doubles | None]:
-        opening = yield from self._confirmed(attempt, b"open")
-        rows = np.flatnonzero(opening)
-        if len(rows):
-            self._record(attempt, opening, step, b"open")
+        rows = attempt.rows
+        self._record(attempt, step, b"open")
         none_lost = np.zeros_like(attempt.joined)
         revealed = self._reveal(attempt.vault, rows, attempt.joined, none_lost)
         attempt.vault.forget()
@@ -436,7 +473,7 @@ class BoundedAggregator(SecureAggregator):
             inbox = yield SUM.nothing()
         if note == SPOILED:
             return np.full(width, np.nan)
-        return self._summed(inbox, opening, width)
+        return self._summed(inbox, self._in_sum(attempt), width)
 
     def _answer_evidence(
         self, inbox: Inbox, attempt: _DeviceAttempt, challenge: bytes, width: int
@@ -447,13 +484,7 @@ class BoundedAggregator(SecureAggregator):
             return SEEDS.nothing()
         first = int(np.flatnonzero(self._shard.local(inbox.receiver) == rows[0])[0])
         cases = evidence.decode(inbox.body[first, : inbox.batch.lengths[first]].tobytes())
-        proved = [
-            case.device
-            for case in cases
-            if case.holds(
-                self._graph, self.parameters.threshold, attempt.of, challenge, self.fixed, width
-            )
-        ]
+        proved = [case.device for case in cases if self._holds(case, attempt, challenge, width)]
         body = np.zeros((len(rows), len(cases), SHARE), np.uint8)
         seeds = attempt.keys.seed.astype("<u4")
         for column, case in enumerate(cases):
@@ -464,6 +495,10 @@ class BoundedAggregator(SecureAggregator):
                 pairs = self._pairs.of[rows[found], slots]
                 body[found, column] = seeds[pairs].view(np.uint8).reshape(len(pairs), SHARE)
         return SEEDS.to_coordinator(self._shard, rows, body.reshape(len(rows), -1))
+
+    def _holds(self, case: Evidence, attempt: _DeviceAttempt, challenge: bytes, width: int) -> bool:
+        """Return whether evidence shows that a device lied in this attempt."""
+        return case.holds(self._form(width), attempt.of.number, challenge)
 
 
 def _rows(signatures: list[bytes]) -> Bytes:
@@ -530,8 +565,8 @@ class BoundedCoordinator(SecureCoordinator):
         self._proofs = (settings or AggregateSettings()).proofs
         self.excluded: list[_Exclusion] = []
         """Devices that lied, in the order in which that was found; they are in no further sum."""
-        self.cases: list[Evidence] = []
-        """Evidence against them that anybody can check."""
+        self.evidence: dict[int, EvidenceFile] = {}
+        """Evidence against some of them that anybody can check."""
         self._late: Ints = np.zeros(total, np.int64)  # how often each fell silent within a sum
 
     def sum(
@@ -557,6 +592,13 @@ class BoundedCoordinator(SecureCoordinator):
                 return None
             if decision == BLAME:
                 yield from self._find_liars(attempt, silent)
+
+    def _note_withheld(self, draw: Draw) -> None:
+        """Exclude who lied in the draw of the mask graph; note who fell silent in it."""
+        if self._proofs:
+            self._late += draw.silent
+            for device in np.flatnonzero(draw.lied).tolist():
+                self._exclude(device, "it contributed to the draw what it had not committed to")
 
     def _miss(self, missing: Flags, silent: Flags) -> None:
         """Note who fell silent within an attempt: it is out of this sum."""
@@ -627,9 +669,8 @@ class BoundedCoordinator(SecureCoordinator):
         joined = np.zeros(self._total, np.bool_)
         joined[list(pledge)] = True
         holders, differing = self._compared(pledge)
-        # Liars beside an honest device cannot cause more pairs that differ.
-        most = 2 * self.parameters.threshold - k - 1
-        for device in np.flatnonzero(joined & (differing.sum(axis=1) > max(most, 0))).tolist():
+        too_many = differing.sum(axis=1) > self._differing_at_most()
+        for device in np.flatnonzero(joined & too_many).tolist():
             self._exclude(device, "its pledges differ from those of too many mask neighbours")
             joined[device] = False
         holders &= joined[:, None] & joined[self._graph.of(np.arange(self._total))]
@@ -649,6 +690,10 @@ class BoundedCoordinator(SecureCoordinator):
         arrived[list(bodies)] = True
         self._miss(going & ~arrived, silent)
         return _CoordinatorAttempt(of, width, holders, going, pledge, arrived, bodies)
+
+    def _differing_at_most(self) -> int:
+        """Return how many pairs that differ liars beside an honest device can cause."""
+        return max(0, 2 * self.parameters.threshold - self.parameters.neighbours - 1)
 
     def _compared(self, pledge: dict[int, bytes]) -> tuple[Flags, Flags]:
         """[total, k] the neighbours whose pledges are the device's own, and those who differ."""
@@ -746,10 +791,14 @@ class BoundedCoordinator(SecureCoordinator):
                 )
         return statements
 
+    def _form(self, width: int) -> SumForm:
+        return SumForm.of(self._graph, self.parameters.threshold, self.fixed, width, self._seed)
+
     def _signed(self, attempt: _CoordinatorAttempt, device: int) -> tuple[evidence.Signed, bytes]:
         """Return what a device has signed, and its signature."""
         size, whole = attempt.width * self.fixed.wire, attempt.proofs[device]
         record = evidence.Signed.of(
+            self._form(attempt.width),
             attempt.of,
             device,
             attempt.pledge[device],
@@ -763,7 +812,7 @@ class BoundedCoordinator(SecureCoordinator):
 
     def _find_liars(self, attempt: _CoordinatorAttempt, silent: Flags) -> Program[None]:
         """Exclude the devices whose pair masks are not what their seeds give."""
-        shown = yield from self._revealed(attempt, b"blame")
+        shown = yield from self._given_out(attempt, (yield from self._blaming(attempt)))
         missing = attempt.joined.copy()
         missing[list(shown)] = False
         self._miss(missing, silent)
@@ -827,22 +876,26 @@ class BoundedCoordinator(SecureCoordinator):
         plus = np.where(adds, 0, masks.NOBODY)
         minus = np.where(adds, masks.NOBODY, 0)
         halves = masks.mask_halves(1, attempt.width, keys, plus, minus, bits)
-        projected = shortness.projection(drawn, attempt.width).apply_halves(*halves)[0]
+        projected = with_pair_lifts(
+            shortness.projection(drawn, attempt.width).apply_halves(*halves)[0],
+            seeds,
+            adds,
+            drawn,
+            bits,
+        )
         blinding = sum(
             pair_blinding(seed, drawn) * (1 if up else -1)
             for seed, up in zip(seeds, adds.tolist(), strict=True)
         )
         return projected, blinding
 
-    def _revealed(self, attempt: _CoordinatorAttempt, purpose: bytes) -> Program[dict[int, Bytes]]:
-        """Pass on confirmations; return [k, 16] what each device gave out, by slot."""
+    def _blaming(self, attempt: _CoordinatorAttempt) -> Program[Flags]:
+        """Pass on confirmations of blame; return [total] who sent them."""
         inbox = yield ALIVE.nothing()
         words_bytes = masks.WORD * self.parameters.neighbours
         words = self._taken(inbox, attempt.joined, lambda _: words_bytes)
         for device in [
-            device
-            for device in words
-            if not self._confirms(attempt, device, words[device], purpose)
+            device for device in words if not self._confirms(attempt, device, words[device])
         ]:
             self._exclude(device, "it confirmed a mask neighbour with a wrong word")
             del words[device]
@@ -851,9 +904,15 @@ class BoundedCoordinator(SecureCoordinator):
         bodies = [np.frombuffer(words[device], np.uint8) for device in sorted(words)]
         whole = np.stack(bodies) if bodies else np.empty((0, words_bytes), np.uint8)
         yield self._relay(alive, whole)
+        return alive
+
+    def _given_out(
+        self, attempt: _CoordinatorAttempt, expected: Flags
+    ) -> Program[dict[int, Bytes]]:
+        """Return [k, 16] what each of the expected devices gave out, by slot."""
         given = self._taken(
             (yield REVEAL.nothing()),
-            alive,
+            expected,
             lambda device: SHARE * int(attempt.holders[device].sum()),
         )
         shown = {}
@@ -863,9 +922,7 @@ class BoundedCoordinator(SecureCoordinator):
             shown[device] = by_slot
         return shown
 
-    def _confirms(
-        self, attempt: _CoordinatorAttempt, device: int, sent: bytes, purpose: bytes
-    ) -> bool:
+    def _confirms(self, attempt: _CoordinatorAttempt, device: int, sent: bytes) -> bool:
         """Return whether a device sent the words that it had pledged."""
         k, slots = self.parameters.neighbours, np.flatnonzero(attempt.holders[device])
         words = np.frombuffer(sent, "<u4").reshape(k, -1).astype(np.uint32)
@@ -873,14 +930,13 @@ class BoundedCoordinator(SecureCoordinator):
         low, high = np.minimum(device, other), np.maximum(device, other)
         hashed = masks.word_pledges(words[slots], low, high, attempt.of)
         pledged = np.frombuffer(attempt.pledge[device], np.uint8).reshape(k, -1)[slots]
-        column = 2 * masks.CONFIRMATIONS.index(purpose) + (low != device)
-        start = 3 * masks.PLEDGE + masks.WORD_PLEDGE * column[:, None]
+        start = 3 * masks.PLEDGE + masks.WORD_PLEDGE * (low != device)[:, None]
         expected = np.take_along_axis(pledged, start + np.arange(masks.WORD_PLEDGE), axis=1)
         return np.array_equal(hashed, expected) and not np.delete(words, slots, axis=0).any()
 
     def _open_bounded(self, attempt: _CoordinatorAttempt) -> Program[Doubles | None]:
         """Open self secrets, and form the sum without those who lied about theirs."""
-        shown = yield from self._revealed(attempt, b"open")
+        shown = yield from self._given_out(attempt, attempt.joined)
         answering = np.zeros(self._total, np.bool_)
         answering[list(shown)] = True
         self._late += attempt.joined & ~answering
@@ -892,9 +948,11 @@ class BoundedCoordinator(SecureCoordinator):
         seeds: dict[int, dict[int, Words]] = {}
         cases += self._wrong_commitments(attempt, secrets)
         if cases:
+            form, number = self._form(attempt.width), attempt.of.number
             for case in cases:
                 self._exclude(case.device, case.why)
-            self.cases += cases
+                kept = EvidenceFile.of(case, form, number, self._plan)
+                self.evidence.setdefault(case.device, kept)
             yield self._send_note(EVIDENCE_FOLLOWS)
             packed = np.frombuffer(evidence.encode(cases), np.uint8)
             to = np.flatnonzero(attempt.joined)
@@ -944,7 +1002,7 @@ class BoundedCoordinator(SecureCoordinator):
             present = attempt.holders[device]
             answers = evidence.SharesOf(device, given[row], answered[row], present, published)
             pledged = np.frombuffer(attempt.pledge[device], np.uint8).reshape(k, -1)
-            right = answers.as_pledged(pledged, holders[row], attempt.of)
+            right = self._given_as_pledged(answers, pledged, holders[row], attempt)
             for holder in holders[row, answered[row] & ~right].tolist():
                 self._exclude(holder, "it gave out a share that it had not pledged")
             answers = answers._replace(answering=right)
@@ -959,6 +1017,16 @@ class BoundedCoordinator(SecureCoordinator):
                 secrets[device] = secret
         return (secrets, cases) if len(secrets) + len(cases) == len(devices) else None
 
+    def _given_as_pledged(
+        self,
+        answers: evidence.SharesOf,
+        pledged: Bytes,
+        holders: Ints,
+        attempt: _CoordinatorAttempt,
+    ) -> Flags:
+        """[k] the holders that gave out what they had pledged."""
+        return answers.as_pledged(pledged, holders, attempt.of)
+
     def _wrong_commitments(
         self, attempt: _CoordinatorAttempt, secrets: dict[int, Elements]
     ) -> list[Evidence]:
@@ -972,14 +1040,15 @@ class BoundedCoordinator(SecureCoordinator):
         for start in range(0, len(devices), _ROWS):
             some = devices[start : start + _ROWS]
             own = np.stack([secrets[device] for device in some])
-            halves = masks.self_mask_halves(own, np.array(some), attempt.width, attempt.of, bits)
-            for device, projected in zip(some, projection.apply_halves(*halves), strict=True):
+            found = projected_self_masks(own, np.array(some), projection, drawn, attempt.of, bits)
+            for device, projected in zip(some, found, strict=True):
+                committed = attempt.verified.self_commitment[places[device]]
+                assert committed is not None  # noqa: S101 - opened after verification
                 openings.append((projected, self_blinding(secrets[device], drawn)))
-                sent.append(attempt.verified.self_commitment[places[device]])
+                sent.append(committed)
         cases = []
-        for device, committed, opening in zip(devices, sent, openings, strict=True):
-            if shortness.self_commitment(*opening) == committed:
-                continue
+        for place in np.flatnonzero(~shortness.correctly_opened(sent, openings)).tolist():
+            device = devices[place]
             record, signature = self._signed(attempt, device)
             cases.append(Evidence.of_commitment(record, device, secrets.pop(device), signature))
         return cases

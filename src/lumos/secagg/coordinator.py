@@ -13,7 +13,7 @@ from lumos.errors import Forged, UsageError, WrongLength, WrongSender
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.messages import Inbox, Outbox, Topic
 from lumos.secagg import masks, shares
-from lumos.secagg.mask_graph import MaskGraph, hold_draw, seed_tag
+from lumos.secagg.mask_graph import Draw, MaskGraph, hold_draw, seed_tag
 from lumos.secagg.noise import DrawnNoise
 from lumos.secagg.openings import Attempted, decide, relay
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, RingWords, mask_parameters
@@ -74,7 +74,13 @@ class SecureCoordinator:
 
     def setup(self) -> Program[None]:
         """Run SETUP: hold the draw of the mask graph, once per run, before the first sum."""
-        self._place((yield from hold_draw(self._total, self.parameters.minimum, self._plan)))
+        refused = self.refused if self._drops_refused else None
+        draw = yield from hold_draw(self._total, self.parameters.minimum, self._plan, refused)
+        self._note_withheld(draw)
+        self._place(draw.seed)
+
+    def _note_withheld(self, draw: Draw) -> None:
+        """Do nothing: devices that withheld a contribution are barred from draws alone."""
 
     def _place(self, seed: bytes) -> None:
         self._seed, self._run = seed, seed_tag(seed)

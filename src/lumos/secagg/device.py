@@ -127,7 +127,7 @@ class SecureAggregator(InMemoryOnly):
             WrongSender: fewer than t neighbours of a device sent a key.
         """
         shard, k = self._shard, self.parameters.neighbours
-        self._place((yield from draw_seed(shard)))
+        self._place((yield from draw_seed(shard, self.parameters.draws)))
         tag = np.frombuffer(self._run, np.uint8)
         body = np.hstack([self._public_keys(), np.tile(tag, (len(shard), 1))])
         inbox = yield KEYS.send(
@@ -321,6 +321,7 @@ class SecureAggregator(InMemoryOnly):
             body,
             awaits=self._neighbours[rows, slots],
         )
+        inbox = self._from_mask_neighbours(inbox)
         rows, _ = self._places(inbox)
         same = (inbox.body == np.frombuffer(digest, np.uint8)).all(axis=1)
         agreeing = np.bincount(rows[same], minlength=len(self._shard))
@@ -542,6 +543,14 @@ class SecureAggregator(InMemoryOnly):
             return None
         row = int(np.argmax(receiving[rows]))
         return self.fixed.decode(self.fixed.unpack(inbox.body[row, : width * self.fixed.wire]))
+
+    def _from_mask_neighbours(self, inbox: Inbox) -> Inbox:
+        """Return what mask neighbours sent once: a liar may send more, and to anybody."""
+        slots, joined = self._graph.slots_if_joined(inbox.receiver, inbox.sender)
+        place = self._shard.local(inbox.receiver) * self.parameters.neighbours + slots
+        rows = np.flatnonzero(joined)
+        _, first, counts = np.unique(place[rows], return_index=True, return_counts=True)
+        return Inbox(inbox.batch.take(np.sort(rows[first[counts == 1]])), inbox.quiet)
 
     def _places(self, inbox: Inbox) -> tuple[Ints, Ints]:
         """Row of the receiver and slot of the sender of each message, at most one for each."""

@@ -8,20 +8,24 @@ self mask comes first. Two contradictions can come out when the self secret is o
 * the secret is that one, and the commitment to the projected self mask is not what follows from it.
 
 An honest device signs neither, so nobody can make evidence against it without a forged signature, a
-collision of BLAKE2b or a second opening of a commitment.
+collision of BLAKE2b or a second opening of a commitment. The signature also covers the form of the
+sum (`SumForm`), so that nobody who was not there is shown a true record under other numbers.
+
+The coordinator keeps evidence in files (`EvidenceFile`), which anybody can check who has the
+certificates of the run.
 """
 
 import math
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from lumos.crypto import shortness
-from lumos.errors import Forged, UsageError
+from lumos.errors import Forged, InputError, UsageError
 from lumos.secagg import masks, shares, signing
-from lumos.secagg.mask_graph import MaskGraph
+from lumos.secagg.mask_graph import MaskGraph, seed_tag
 from lumos.secagg.parameters import FixedPoint, RingWords
 from lumos.secagg.shares import LIMBS, SELF, Elements
 from lumos.typing import Bytes, Flags, Ints, Words
@@ -94,6 +98,58 @@ def _scalar(key: bytes, challenge: bytes, purpose: bytes) -> int:
     return int.from_bytes(hashed, "little") % shortness.ORDER
 
 
+def projected_self_masks(
+    secrets: Elements,
+    devices: Ints,
+    projection: "shortness.Projection",
+    challenge: bytes,
+    of: masks.SumId,
+    bits: int,
+) -> list[list[int]]:
+    """Return the projections of self masks, with their lifts."""
+    halves = masks.self_mask_halves(secrets, devices, projection.width, of, bits)
+    return with_self_lifts(projection.apply_halves(*halves), secrets, challenge, bits)
+
+
+def with_self_lifts(
+    projected: list[list[int]], secrets: Elements, challenge: bytes, bits: int
+) -> list[list[int]]:
+    """Return projections of self masks with the lifts that hide the carry."""
+    keys = [_lift_key(secret.astype("<u2"), challenge, b"lumos self lift") for secret in secrets]
+    return [
+        _added(row, shortness.lifts([key], [1], bits, len(row)))
+        for row, key in zip(projected, keys, strict=True)
+    ]
+
+
+def with_pair_lifts(
+    projected: list[int], seeds: Words, adds: Flags, challenge: bytes, bits: int
+) -> list[int]:
+    """Return the projected sum of pair masks with the lifts that hide the carry.
+
+    Args:
+        projected: the numbers.
+        seeds: [pairs, 4].
+        adds: [pairs] True where a mask is added, False where it is taken away.
+        challenge: both ends of a pair have the same, or their lifts do not cancel.
+        bits: of a number on the wire.
+    """
+    keys = [_lift_key(seed.astype("<u4"), challenge, b"lumos pair lift") for seed in seeds]
+    signs = [1 if up else -1 for up in adds.tolist()]
+    return _added(projected, shortness.lifts(keys, signs, bits, len(projected)))
+
+
+def _lift_key(
+    secret: "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]", challenge: bytes, purpose: bytes
+) -> bytes:
+    """Return the key of the lifts of a mask; self secrets and seeds are equally long."""
+    return blake2b(challenge, key=secret.tobytes(), digest_size=32, person=purpose).digest()
+
+
+def _added(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
 def centred(number: int, bits: int) -> int:
     """Return the number modulo 2^bits that is nearest to 0."""
     half = 1 << (bits - 1)
@@ -122,9 +178,44 @@ def pledge_digest(of: masks.SumId, device: int, pledge: bytes) -> bytes:
     return _hashed(b"lumos pledge", _name(of, device), pledge)
 
 
+class SumForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The public numbers of a sum, without which its records mean nothing."""
+
+    devices: int
+    mask_neighbours: int
+    threshold: int
+    bits: int
+    """Bits of a word of the ring."""
+    width: int
+    """Numbers of a vector."""
+    seed: bytes
+    """Seed of the mask graph."""
+
+    @staticmethod
+    def of(
+        graph: MaskGraph, threshold: int, fixed: FixedPoint, width: int, seed: bytes
+    ) -> "SumForm":
+        """Return the form of a sum."""
+        return SumForm(
+            devices=graph.total,
+            mask_neighbours=graph.neighbours,
+            threshold=threshold,
+            bits=8 * fixed.wire,
+            width=width,
+            seed=seed,
+        )
+
+    def digest(self) -> bytes:
+        """Return the digest that is signed."""
+        numbers = (self.devices, self.mask_neighbours, self.threshold, self.bits, self.width)
+        return _hashed(b"lumos sum form", np.array(numbers, "<i8").tobytes(), self.seed)
+
+
 class Signed(NamedTuple):
     """The content that a device signs with its proof."""
 
+    form: bytes
+    """Digest of the form of the sum."""
     pledge: bytes
     """Digest of its pledges."""
     vector: bytes
@@ -141,6 +232,7 @@ class Signed(NamedTuple):
 
     @staticmethod
     def of(
+        form: SumForm,
         of: masks.SumId,
         device: int,
         pledge: bytes,
@@ -152,6 +244,7 @@ class Signed(NamedTuple):
     ) -> "Signed":
         """Return the record of one device in one attempt."""
         return Signed(
+            form.digest(),
             pledge_digest(of, device, pledge),
             _hashed(b"lumos vector", vector),
             np.packbits(holders).tobytes(),
@@ -261,58 +354,46 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
             answering=np.packbits(answers.answering).tobytes(),
         )
 
-    def holds(
-        self,
-        graph: MaskGraph,
-        threshold: int,
-        of: masks.SumId,
-        challenge: bytes,
-        fixed: FixedPoint,
-        width: int,
-    ) -> bool:
+    def holds(self, form: SumForm, number: int, challenge: bytes | None = None) -> bool:
         """Return whether the device signed the contradiction.
 
         Args:
-            graph: the mask graph.
-            threshold: t.
-            of: the attempt.
-            challenge: as the coordinator sent it.
-            fixed: the form of numbers.
-            width: numbers of a vector.
+            form: of the sum.
+            number: of the sum, or attempt, in its run.
+            challenge: as the coordinator sent it; None for who was not there.
         """
         record = self.signed
-        if not 0 <= self.device < graph.total or record.challenge != challenge:
+        if not 0 <= self.device < form.devices or record.form != form.digest():
             return False
+        if challenge is not None and record.challenge != challenge:
+            return False
+        of = masks.SumId(seed_tag(form.seed), number)
         digest = record.digest(of, self.device)
         if not signing.present().check(self.device, digest, self.signature):
             return False
         try:
             if self.secret:
-                return self._wrong_commitment(record, of, fixed, width)
-            return self._wrong_shares(record, graph, threshold, of)
-        except (ValueError, IndexError):
+                return self._wrong_commitment(record, of, form)
+            return self._wrong_shares(record, of, form)
+        except (ValueError, IndexError, OverflowError):
             return False
 
-    def _wrong_commitment(
-        self, record: Signed, of: masks.SumId, fixed: FixedPoint, width: int
-    ) -> bool:
+    def _wrong_commitment(self, record: Signed, of: masks.SumId, form: SumForm) -> bool:
         secret = np.frombuffer(self.secret, "<u2").astype(np.uint16).reshape(1, LIMBS)
         device = np.array([self.device])
         bound = masks.commitments(secret, device, SELF, of)
         if bound[0].tobytes() != record.published[: masks.COMMITMENT]:
             return False
         drawn = challenge_of(record.challenge, of)
-        halves = masks.self_mask_halves(secret, device, width, of, 8 * fixed.wire)
-        (projected,) = shortness.projection(drawn, width).apply_halves(*halves)
+        projection = shortness.projection(drawn, form.width)
+        (projected,) = projected_self_masks(secret, device, projection, drawn, of, form.bits)
         right = shortness.self_commitment(projected, self_blinding(secret[0], drawn))
         return bool(right != record.commitment)
 
-    def _wrong_shares(
-        self, record: Signed, graph: MaskGraph, threshold: int, of: masks.SumId
-    ) -> bool:
+    def _wrong_shares(self, record: Signed, of: masks.SumId, form: SumForm) -> bool:
         if pledge_digest(of, self.device, self.pledge) != record.pledge:
             return False
-        k = graph.neighbours
+        k = form.mask_neighbours
         answers = SharesOf(
             self.device,
             np.frombuffer(self.given, np.uint8).reshape(k, -1),
@@ -323,10 +404,91 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True):
         if (answers.answering & ~answers.present).any():
             return False
         pledged = np.frombuffer(self.pledge, np.uint8).reshape(k, -1)
-        right = answers.as_pledged(pledged, graph.of(np.array([self.device]))[0], of)
-        if not np.array_equal(right, answers.answering) or right.sum() < threshold:
+        holders = MaskGraph(form.devices, k, form.seed).of(np.array([self.device]))[0]
+        right = answers.as_pledged(pledged, holders, of)
+        if not np.array_equal(right, answers.answering) or right.sum() < form.threshold:
             return False
-        return answers.secret(threshold, of) is None
+        return answers.secret(form.threshold, of) is None
+
+
+class EvidenceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Evidence against a device as it is kept: JSON, bytes in base64.
+
+    Nothing in it is private to anybody but the device that lied: its self secret of one attempt, or
+    shares of it, and hashes. A sum is formed without that device, so its vector is in no sum.
+    """
+
+    format: Literal["lumos evidence 1"] = "lumos evidence 1"
+    plan: bytes
+    """Digest of the signed plan of the run."""
+    device: int
+    lie: str
+    """For people; follows from the others."""
+    sum: int
+    """Number of the attempt at a sum in the run."""
+    form: SumForm
+    signed: dict[str, bytes]
+    signature: bytes
+    secret: bytes
+    pledge: bytes
+    given: bytes
+    answering: bytes
+
+    @staticmethod
+    def of(case: Evidence, form: SumForm, number: int, plan: bytes) -> "EvidenceFile":
+        """Return evidence with what somebody who was not there needs to check it."""
+        return EvidenceFile(
+            plan=plan,
+            device=case.device,
+            lie=case.why,
+            sum=number,
+            form=form,
+            signed=case.signed._asdict(),
+            signature=case.signature,
+            secret=case.secret,
+            pledge=case.pledge,
+            given=case.given,
+            answering=case.answering,
+        )
+
+    def packed(self) -> bytes:
+        """Return the content of the file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @staticmethod
+    def read(content: bytes) -> "EvidenceFile":
+        """Return evidence from a file.
+
+        Raises:
+            InputError: it is none.
+        """
+        try:
+            return msgspec.json.decode(content, type=EvidenceFile)
+        except (msgspec.MsgspecError, ValueError):
+            raise InputError("is no evidence of this version of Lumos") from None
+
+    def proves(self) -> bool:
+        """Return whether the device signed the contradiction, by the signatures in use."""
+        try:
+            case = Evidence(
+                self.device,
+                Signed(**self.signed),
+                self.signature,
+                self.secret,
+                self.pledge,
+                self.given,
+                self.answering,
+            )
+        except TypeError:
+            return False
+        form = self.form
+        right = form.devices > 1 and 0 < form.threshold <= form.mask_neighbours < form.devices
+        right = right and 0 < form.bits <= MAX_BITS and 0 < form.width <= MAX_WIDTH
+        return right and self.lie == case.why and case.holds(form, self.sum)
+
+
+MAX_BITS, MAX_WIDTH = 64, 1 << 24
+"""Largest numbers of a file that is looked at: others would only cost time."""
 
 
 def _flags(packed: bytes, count: int) -> Flags:

@@ -36,7 +36,6 @@ from lumos.secagg.signing import SIGNATURE
 from lumos.secagg.topics import (
     ALIVE,
     ATTEMPT_ROUNDS,
-    BOUNDED_ROUNDS,
     CHALLENGE,
     CONFIRMED,
     CONTRIBUTION,
@@ -138,7 +137,7 @@ def bounded_bookings(parameters: MaskParameters, width: int, vector_bytes: int) 
     """Return the bookings of one sum with proofs, in which nobody lies."""
     k = parameters.neighbours
     bookings = dict(sum_bookings(parameters, vector_bytes))
-    del bookings[WRAPPED], bookings[LOST]
+    del bookings[WRAPPED], bookings[LOST], bookings[ALIVE], bookings[CONFIRMED]
     proof = proof_size(min(width, ROWS)) + SIGNATURE
     return {
         **bookings,
@@ -271,9 +270,9 @@ class IdealAggregator:
         yield CLEAR.nothing()
         yield self._send(words.view(np.uint8), CLEAR_SUM)
         inbox = yield CLEAR_SUM.nothing()
-        bookings, rounds = _sum_cost(self.parameters, len(words), self.fixed.wire, proved=proved)
-        book_at_devices(self._ledger, len(self._shard), bookings, rounds)
-        self._ledger.round += rounds - _SWAPS
+        bookings = _sum_cost(self.parameters, len(words), self.fixed.wire, proved=proved)
+        book_at_devices(self._ledger, len(self._shard), bookings, ROUNDS)
+        self._ledger.round += ROUNDS - _SWAPS
         return self._clear.decode(np.ascontiguousarray(inbox.body[0]).view(self._clear.dtype))
 
     def _send(self, body: Bytes, topic: Topic = CLEAR) -> Outbox:
@@ -330,9 +329,9 @@ class IdealCoordinator:
             total += self._clear.encode_sum(noise())
         yield _answer(inbox, total.view(np.uint8), CLEAR_SUM)
         proved = self._proofs and _finite(bound, width)
-        bookings, rounds = _sum_cost(self.parameters, width, self.fixed.wire, proved=proved)
+        bookings = _sum_cost(self.parameters, width, self.fixed.wire, proved=proved)
         book_at_coordinator(self._ledger, self._total, bookings)
-        self._ledger.round += rounds - _SWAPS
+        self._ledger.round += ROUNDS - _SWAPS
         return self._clear.decode(total)
 
     def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
@@ -347,13 +346,11 @@ def _finite(bound: Bound | None, width: int) -> bool:
     return bound is not None and not math.isinf(bound(width))
 
 
-def _sum_cost(
-    parameters: MaskParameters, width: int, wire: int, *, proved: bool
-) -> tuple[Bookings, int]:
-    """Return the bookings and rounds of one sum."""
+def _sum_cost(parameters: MaskParameters, width: int, wire: int, *, proved: bool) -> Bookings:
+    """Return the bookings of one sum."""
     if proved:
-        return bounded_bookings(parameters, width, width * wire), BOUNDED_ROUNDS
-    return sum_bookings(parameters, width * wire), ROUNDS
+        return bounded_bookings(parameters, width, width * wire)
+    return sum_bookings(parameters, width * wire)
 
 
 def _answer(inbox: Inbox, body: Bytes, topic: Topic = CLEAR) -> Outbox:

@@ -14,6 +14,7 @@ First comes the graph (`MaskGraph`), then the draw of its seed, then the order o
 
 from functools import cached_property
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from lumos.device.shard import Shard
 from lumos.errors import DrawVoid, Equivocation, Forged, WrongLength, WrongSender
 from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Inbox
-from lumos.secagg.parameters import DRAWS
 from lumos.secagg.topics import (
     CONTRIBUTION,
     DRAW_COMMITMENT,
@@ -65,17 +65,22 @@ class MaskGraph:
 
     def slots(self, devices: Ints, neighbours: Ints) -> Ints:
         """The slot of each neighbour at each device; `WrongSender` where they are not joined."""
+        slots, joined = self.slots_if_joined(devices, neighbours)
+        if not joined.all():
+            raise WrongSender("a message came from a device that shares no mask with its receiver")
+        return slots
+
+    def slots_if_joined(self, devices: Ints, others: Ints) -> tuple[Ints, Flags]:
+        """The slot of each other device at each device, and whether the two are joined."""
         # As unsigned numbers negative ids are huge.
-        if len(neighbours) and neighbours.view(np.uint64).max() >= self.total:
+        if len(others) and others.view(np.uint64).max() >= self.total:
             raise WrongSender("a message names a device that does not exist")
-        places = self._ring.place_of(np.stack([neighbours, devices]))
+        places = self._ring.place_of(np.stack([others, devices]))
         step = (places[0] - places[1]) % self.total
         slots: Ints = (
             np.where(step <= self._ahead, step, step + self.neighbours + 1 - self.total) - 1
         )
-        if not np.array_equal(self.steps.take(slots, mode="clip"), step):
-            raise WrongSender("a message came from a device that shares no mask with its receiver")
-        return slots
+        return slots, self.steps.take(slots, mode="clip") == step
 
     def count(self, flags: Flags) -> Ints:
         """[total] how many neighbours of each device have their flag raised.
@@ -113,15 +118,17 @@ class MaskGraph:
 #
 # **Void draws.** Whoever withholds its contribution can see the seed first. So a contribution that
 # is missing, or opens no commitment, voids the draw for all. There is another one, with fresh
-# contributions, from which whoever withheld one is barred: it counts as absent. After `DRAWS` of
-# them there is an error, so a run survives `DRAWS` - 1 devices that withhold one after the other.
-# The adversary chooses among `DRAWS` seeds at most, and the failure bound is divided by that number
-# (`lumos.secagg.parameters`).
+# contributions, from which whoever withheld one is barred: it counts as absent. So a device voids
+# one draw at most, and several that withhold in the same draw void one together.
 #
 # **Absent devices.** Whoever binds itself to nothing in a draw contributes 16 zero bytes, by rule.
 # The coordinator shows so by its list, and cannot do it to a device that takes part: that one does
-# not find its own contribution in the list. More absent devices than `dropped` allows void the
-# draw.
+# not find its own contribution in the list. If fewer than `minimum` take part, the run ends.
+#
+# **Number of draws.** So n - minimum devices may withhold one after the other, and a run has at
+# most one draw more (`MaskParameters.draws`). A coordinator that lies can void as many without
+# costing any device, and no more: devices count them. The adversary chooses among that many seeds,
+# and the failure bound is divided by their number (`lumos.secagg.parameters`).
 #
 # **Not covered**: who colludes, or is seized, after the draw has been chosen with knowledge of it.
 # With simulated randomness the contributions follow from the run seed, and so does the mask graph.
@@ -130,16 +137,20 @@ PURPOSE = "mask graph"
 _ID = 8
 
 
-def draw_seed(shard: Shard) -> Program[bytes]:
+def draw_seed(shard: Shard, draws: int) -> Program[bytes]:
     """The hosted devices' part: the seed of the mask graph.
 
+    Args:
+        shard: the hosted devices.
+        draws: how many draws there are at most.
+
     Raises:
-        DrawVoid: a contribution was missing in every draw.
+        DrawVoid: every draw was void.
         Forged: the coordinator's list is not what devices bound themselves to.
         Equivocation: the coordinator sent hosted devices different things.
     """
     everyone, plan = np.arange(len(shard)), shard.public.plan
-    for draw in range(DRAWS):
+    for draw in range(draws):
         mine = contributions_of(shard, draw)
         bound = commitments(mine, shard.devices, shard.total, draw, plan)
         yield DRAW_COMMITMENT.to_coordinator(shard, everyone, bound)
@@ -159,38 +170,67 @@ def draw_seed(shard: Shard) -> Program[bytes]:
         if list_digest(commitments(shown, np.arange(total), total, draw, plan)) != digest.tobytes():
             raise Forged("the list of a draw is not what devices bound themselves to")
         return seed_of(shown, draw, plan)
-    raise _void()
+    raise DrawVoid(
+        f"the coordinator declared {draws} draws of the mask graph void, and there are no more"
+    )
 
 
-def hold_draw(total: int, minimum: int | None = None, plan: bytes = b"") -> Program[bytes]:
+class Draw(NamedTuple):
+    """The result of a draw at the coordinator."""
+
+    seed: bytes
+    silent: Flags
+    """[total] who committed itself in some draw and showed nothing."""
+    lied: Flags
+    """[total] who showed something else than it had committed itself to."""
+
+
+def hold_draw(
+    total: int, minimum: int | None = None, plan: bytes = b"", refused: list[int] | None = None
+) -> Program[Draw]:
     """The coordinator's part: the seed of the mask graph.
 
     Args:
         total: number of devices.
         minimum: how many have to take part; None: all of them.
         plan: as in `PublicRandomness`.
+        refused: gets devices whose messages break the rules, which count as silent; None: that
+            raises.
+
+    Raises:
+        DrawVoid: fewer than `minimum` take part.
     """
-    everyone, barred = np.arange(total), np.zeros(total, np.bool_)
-    for draw in range(DRAWS):
-        bound, absent = _filled((yield DRAW_COMMITMENT.nothing()), total, PUBLIC_HASH, barred)
-        if total - len(absent) < (total if minimum is None else minimum):
-            yield DRAW_DIGEST.nothing()
-            continue
-        if len(absent):
-            nothing = np.zeros((len(absent), CONTRIBUTION), np.uint8)
-            bound[absent] = commitments(nothing, absent, total, draw, plan)
+    everyone, minimum = np.arange(total), total if minimum is None else minimum
+    silent, lied = np.zeros(total, np.bool_), np.zeros(total, np.bool_)
+    for draw in range(total - minimum + 1):
+        barred = silent | lied
+        bound, here = _filled((yield DRAW_COMMITMENT.nothing()), total, PUBLIC_HASH, refused)
+        here &= ~barred
+        if here.sum() < minimum:
+            break
+        absent = np.flatnonzero(~here)
+        nothing = np.zeros((len(absent), CONTRIBUTION), np.uint8)
+        bound[absent] = commitments(nothing, absent, total, draw, plan)
         digest = np.frombuffer(list_digest(bound), np.uint8)
         yield DRAW_DIGEST.from_coordinator(everyone, np.broadcast_to(digest, (total, PUBLIC_HASH)))
-        shown, _ = _filled((yield DRAW_CONTRIBUTION.nothing()), total, CONTRIBUTION, barred)
+        inbox = yield DRAW_CONTRIBUTION.nothing()
+        shown, showing = _filled(inbox, total, CONTRIBUTION, refused)
+        shown[absent] = 0
         withheld = (commitments(shown, everyone, total, draw, plan) != bound).any(axis=1)
-        if withheld.any():
-            barred |= withheld
-            yield DRAW_LIST.nothing()
-            continue
-        listed = np.ascontiguousarray(shown).ravel()
-        yield DRAW_LIST.from_coordinator(everyone, np.broadcast_to(listed, (total, listed.size)))
-        return seed_of(shown, draw, plan)
-    raise _void()
+        if not withheld.any():
+            listed = shown.ravel()
+            yield DRAW_LIST.from_coordinator(
+                everyone, np.broadcast_to(listed, (total, len(listed)))
+            )
+            return Draw(seed_of(shown, draw, plan), silent, lied)
+        silent |= withheld & ~showing
+        lied |= withheld & showing
+        yield DRAW_LIST.nothing()
+    here &= ~(silent | lied)
+    raise DrawVoid(
+        f"the mask graph could not be drawn: {here.sum()} of {total} devices take part, and "
+        f"{minimum} have to; enrol without those that withhold what they committed themselves to"
+    )
 
 
 def contributions_of(shard: Shard, draw: int) -> Bytes:
@@ -256,27 +296,21 @@ def _received(shard: Shard, inbox: Inbox) -> Bytes | None:
     return np.ascontiguousarray(inbox.body[0])
 
 
-def _filled(inbox: Inbox, total: int, size: int, barred: Flags) -> tuple[Bytes, Ints]:
-    """[total, size] what each device sent, zeros where it sent nothing or is barred; and whose."""
+def _filled(inbox: Inbox, total: int, size: int, refused: list[int] | None) -> tuple[Bytes, Flags]:
+    """[total, size] what each device sent, zeros where it sent nothing; and [total] who sent."""
     sender = inbox.sender
     # Senders are sorted. As unsigned numbers negative ids are huge.
     if len(sender) and sender.view(np.uint64).max() >= total:
         raise WrongSender("a message came from a device that does not exist")
-    if (np.diff(sender) == 0).any():
-        raise WrongSender("a device sent the same thing twice")
-    if len(sender) == total and not barred.any():
-        return inbox.body, sender[:0]
-    filled = np.zeros((total, size), np.uint8)
-    filled[sender] = inbox.body
-    filled[barred] = 0
-    return filled, np.union1d(np.setdiff1d(np.arange(total), sender), np.flatnonzero(barred))
-
-
-def _void() -> DrawVoid:
-    return DrawVoid(
-        f"the mask graph could not be drawn: in each of {DRAWS} draws a device sent no "
-        "contribution; enrol without the devices that stay silent, and run again"
-    )
+    here, filled = np.zeros(total, np.bool_), np.zeros((total, size), np.uint8)
+    here[sender], filled[sender] = True, inbox.body
+    twice = sender[1:][np.diff(sender) == 0]
+    if len(twice):
+        if refused is None:
+            raise WrongSender("a device sent the same thing twice")
+        refused += twice.tolist()
+        here[twice], filled[twice] = False, 0
+    return filled, here
 
 
 # The order of the ring: a permutation of the ids that is evaluated where it is asked.
@@ -297,7 +331,7 @@ def _void() -> DrawVoid:
 # distinguishers known count pairs that agree in one half, and have an advantage of about √n^(2 -
 # ROUNDS/2) (Patarin 2001): 2^-60 at `TABLE` devices, 2^-99 at a million. Attacks on short
 # format-preserving encryption (Hoang, Tessaro, Trieu 2018) use few rounds and many permutations;
-# here are 24 rounds and at most `DRAWS` of them. *Of the whole order it would be false*: where a
+# here are 24 rounds and at most one for each draw. *Of the whole order it would be false*: where a
 # and b are odd, every round is an even permutation, and so are all orders of a · b ids. That is no
 # help here. If two colluders change places, an even order becomes an odd one and the set stays: a
 # uniform even order has uniform sets. Up to `TABLE` devices, where such networks are weakest, the

@@ -32,11 +32,9 @@ PLEDGE = 16
 """Bytes of one hash in a pledge."""
 WORD_PLEDGE = 8
 """Bytes of the hash of a word, of which only whoever sent it can be wrong."""
-PLEDGE_BYTES = 3 * PLEDGE + 4 * WORD_PLEDGE
-"""Bytes of a pledge for one pair: hashes of its seed, of values of both self secrets, and of words
-by which its ends confirm each other (`CONFIRMATIONS`, from the low end and from the high)."""
-CONFIRMATIONS = (b"open", b"blame")
-"""Purposes of words in a sum with proofs."""
+PLEDGE_BYTES = 3 * PLEDGE + 2 * WORD_PLEDGE
+"""Bytes of a pledge for one pair: hashes of its seed, of values of both self secrets, and of the
+words by which its ends confirm each other, from the low end and from the high."""
 
 
 class SumId(NamedTuple):
@@ -73,7 +71,7 @@ def pair_keys_of(seeds: Words, low: Ints, high: Ints, of: SumId) -> Words:
 
 
 def pledges(keys: "RoundKeys", low: Ints, high: Ints, of: SumId) -> Bytes:
-    """[pairs, 80] hashes of what the two ends of each pair share: both ends compute the same.
+    """[pairs, 64] hashes of what the two ends of each pair share: both ends compute the same.
 
     Each hashed value has 96 uniform bits or more that only the two ends know, so its hash hides it.
     """
@@ -82,23 +80,9 @@ def pledges(keys: "RoundKeys", low: Ints, high: Ints, of: SumId) -> Bytes:
             seed_pledges(keys.seed, low, high, of),
             value_pledges(keys.values_up[:, SELF], low, high, of, up=True),
             value_pledges(keys.values_down[:, SELF], low, high, of, up=False),
-            *(
-                word_pledges(derived_words(words, purpose), low, high, of)
-                for purpose in CONFIRMATIONS
-                for words in (keys.word_up, keys.word_down)
-            ),
+            *(word_pledges(words, low, high, of) for words in (keys.word_up, keys.word_down)),
         ]
     )
-
-
-def derived_words(words: Words, purpose: bytes) -> Words:
-    """[pairs, 3] words of a purpose: those of one tell nothing of those of another."""
-    rows = np.ascontiguousarray(words, "<u4")
-    hashed = b"".join(
-        blake2b(row.tobytes(), digest_size=WORD, key=purpose, person=b"lumos word").digest()
-        for row in rows
-    )
-    return np.frombuffer(hashed, "<u4").astype(np.uint32).reshape(len(rows), WORD // 4)
 
 
 def word_pledges(words: Words, low: Ints, high: Ints, of: SumId) -> Bytes:

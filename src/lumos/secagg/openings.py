@@ -171,14 +171,16 @@ class OpenedSums:
         self._by_number = {opening.number: opening for opening in before}
         self._write = write
 
-    def has(self, step: int, *, but: int | None = None) -> bool:
+    def has(self, step: int, *, before: int | None = None) -> bool:
         """Return whether shares of an attempt of this step were given out.
 
         Args:
-            but: number of an attempt that does not count, as it is replayed.
+            before: number of an attempt; it and later ones do not count. If one of them was opened,
+                this is a replay, which opens that one and none before it (`open`).
         """
         return any(
-            opening.step == step and opening.number != but for opening in self._by_number.values()
+            opening.step == step and (before is None or opening.number < before)
+            for opening in self._by_number.values()
         )
 
     def settle(self, number: int) -> None:
@@ -215,7 +217,7 @@ class OpenedSums:
 #   keys that were overwritten when the attempt began (`lumos.secagg.masks`), so nobody can make
 #   them again;
 # * takes part in no further attempt of a step once it gave out shares of one, also after a restart
-#   (`OpenedSums`).
+#   (`OpenedSums`). After a restart it replays attempts before that one, and opens none of them.
 #
 # *Why that is enough, whatever the coordinator sends to whom.* Let X of v's k neighbours collude.
 # To open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest
@@ -245,12 +247,12 @@ class Attempts(InMemoryOnly):
 
         Args:
             opened: what the devices gave out shares for.
-            sums: how many sums and attempts were before: an attempt that was opened before a
-                restart is replayed, and opens the same.
+            sums: how many sums and attempts were before. Attempts up to one that was opened before
+                a restart are replayed, and that one opens the same.
         """
         if self._last is not None and (step, number) <= self._last:
             raise AlreadyOpened("an attempt at a sum is made once, and in order")
-        if opened.has(step, but=sums):
+        if opened.has(step, before=sums):
             raise AlreadyOpened("another attempt at this sum was opened here")
         self._last = (step, number)
         if self._vault is not None:

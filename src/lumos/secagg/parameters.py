@@ -114,16 +114,14 @@ class AggregateSettings:
 #
 #    stuck        n · P[D > k - t]              a secret that is needed cannot be opened; nothing is
 #
-# There are `DRAWS` draws at most, of which the adversary may take the one it likes. So `surrounded
-# + parted` ≤ 2^-security_bits / DRAWS, which bounds the failure of a whole run: graph and colluders
-# stay. `stuck` ≤ 2^-liveness_bits in each round. All three are computed exactly, in integers.
-# Because 2t - k ≤ t, colluders alone (t shares) are covered by the first.
+# A device that withholds its contribution voids a draw and is barred, so all devices but `minimum`
+# can void one each: there are at most n - minimum + 1 draws, of which the adversary may take the
+# one it likes. So `surrounded + parted` ≤ 2^-security_bits / draws, which bounds the failure of a
+# whole run: graph and colluders stay. `stuck` ≤ 2^-liveness_bits in each round. All three are
+# computed exactly, in integers. Because 2t - k ≤ t, the first covers colluders alone (t shares).
 #
 # With very few devices no k is enough: the graph is then complete, t as the colluders demand and at
 # most k. Four devices or fewer tolerate no dropout at the default settings.
-
-DRAWS = 4
-"""Draws of the mask graph in a run, before it is an error."""
 
 _CANDIDATES = (*range(2, 128, 2), *range(128, 512, 16), *range(512, 1025, 64))
 
@@ -138,6 +136,8 @@ class MaskParameters:
     """t."""
     minimum: int
     """Survivors below which nothing is opened."""
+    draws: int
+    """Largest number of draws of the mask graph: every void one costs a device."""
     surrounded: float
     """Bound on the probability that colluders open both secrets of some device, in one draw."""
     parted: float
@@ -155,7 +155,8 @@ def mask_parameters(settings: AggregateSettings, total: int) -> MaskParameters:
             f"a masked sum needs at least {minimum} devices, here are {total}: "
             "with fewer, a sum shows one device's vector to another"
         )
-    security = 2.0**-settings.security_bits / DRAWS
+    draws = total - minimum + 1
+    security = 2.0**-settings.security_bits / draws
     if settings.neighbours is None:
         k, t = _smallest(total, colluders, silent, security, 2.0**-settings.liveness_bits)
     else:
@@ -173,6 +174,7 @@ def mask_parameters(settings: AggregateSettings, total: int) -> MaskParameters:
         neighbours=k,
         threshold=t,
         minimum=minimum,
+        draws=draws,
         surrounded=min(1.0, _surrounded(total, colluders, k, t)),
         parted=min(1.0, _parted(total, colluders, k, t)),
         stuck=min(1.0, total * tail(total - 1, silent, k, k - t + 1)),

@@ -10,10 +10,10 @@ SETUP:
 | draw-list | coordinator → every device | 16 n: all contributions |
 | keys | device → its k mask neighbours | 48: a public key; a tag of the seed |
 
-These five pass once per run; the first four again, at most `DRAWS` times in all, where a draw is
-void. Each sum then passes between the devices and the coordinator alone, 8 messages at a device.
-`wrapped` and `left-out` are the stage SHARE_KEYS, `masked` and `lost` COLLECT_MASKED_VECTORS, the
-others UNMASK:
+These five pass once per run; the first four again where a draw is void, which costs a device each
+time (`MaskParameters.draws`). Each sum then passes between the devices and the coordinator alone, 8
+messages at a device. `wrapped` and `left-out` are the stage SHARE_KEYS, `masked` and `lost`
+COLLECT_MASKED_VECTORS, the others UNMASK:
 
 | round | from → to | bytes |
 |---|---|---|
@@ -35,22 +35,24 @@ Real devices compare afterwards the sums that they received (`SecureAggregator.c
 |---|---|---|
 | told | device → its k mask neighbours | 32: a digest of all sums |
 
-A sum with proofs (`lumos.secagg.bounded`) has 10 rounds, where nobody lies or falls silent. Pair
-secrets and `lost` are not needed there, and `reveal` has shares of self secrets alone:
+A sum with proofs (`lumos.secagg.bounded`) has 8 rounds too, where nobody lies or falls silent. Pair
+secrets, `lost` and confirmations are not needed there, and `reveal` has shares of self secrets
+alone:
 
 | round | from → to | bytes |
 |---|---|---|
-| pledge | device → coordinator | 80 k: hashes of what it shares with its neighbours; 64 (c) |
+| pledge | device → coordinator | 64 k: hashes of what it shares with its neighbours; 64 (c) |
 | left-out | coordinator → device | as above, and pairs whose pledges differ |
 | masked | device → coordinator | as above |
 | challenge | coordinator → device | 64: a nonce, and a digest of all masked vectors |
 | proof | device → coordinator | a proof that the summand is short; 64 (c) |
 | decision | coordinator → every device | 1: open; again, without some devices; or find who lied |
-| alive, confirmed, reveal, sum | as above | as above; `sum` is 1 byte if evidence follows |
+| reveal, sum | as above | as above; `sum` is 1 byte if evidence follows |
 | evidence | coordinator → device | proofs that devices lied about their self masks |
 | seeds | device → coordinator | 16 for each of them: the pair seed shared with it |
 
-(c) a signature. The last two rounds pass only where somebody lied after its proof.
+(c) a signature. The last two rounds pass only where somebody lied after its proof. To find who lied
+in a proof, `alive`, `confirmed` and `reveal` pass, as above; `reveal` has pair seeds there.
 
 An attempt (`lumos.secagg.openings`) has two rounds more, between `lost` and `alive`:
 
@@ -86,9 +88,6 @@ ROUNDS = 8
 """Rounds of the exchange in one sum."""
 ATTEMPT_ROUNDS = ROUNDS + 2
 """Rounds of the exchange in one attempt, without those in which devices find their objections."""
-
-BOUNDED_ROUNDS = ROUNDS + 2
-"""Rounds of the exchange in one sum with proofs, if nobody lies or falls silent."""
 DRAW_ROUNDS = 4
 """Rounds of the exchange in one draw of the mask graph."""
 
