@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -375,13 +375,15 @@ def tree_seconds(trainer: Any, piece: Piece) -> tuple[float, float]:
     return forward, backward
 
 
-def balanced_trees(graph: lumos.Graph, task: str, seed: int) -> dict[str, Balanced]:
+def balanced_trees(
+    graph: lumos.Graph, task: str, seed: int, kinds: Sequence[str] = KINDS
+) -> dict[str, Balanced]:
     """Return the trees of each balancer; for links those of training edges."""
     if task == "link":
         graph = split_edges(graph, PublicRandomness(SPLIT_SEED)).training
     return {
         kind: balance(graph, TreeSettings(balancer=kind, compare="ideal"), seed=seed)
-        for kind in KINDS
+        for kind in kinds
     }
 
 
@@ -464,12 +466,12 @@ class Results:
         if self._path is not None:
             write_json(self._path, self.found)
 
-    def count(self, place: tuple[str, ...]) -> int:
-        """Return the number of records of a list."""
+    def missing(self, place: tuple[str, ...], seed: int) -> list[str]:
+        """Return the balancers without a record of a repetition: a run may be stopped anywhere."""
         at: Any = self.found
         for name in place:
             at = at.get(name, {})
-        return len(at)
+        return [kind for kind in KINDS if len(at.get(kind, [])) <= seed]
 
 
 def federations(name: str, task: str, asked: Any, results: Results) -> None:
@@ -478,10 +480,12 @@ def federations(name: str, task: str, asked: Any, results: Results) -> None:
         path = graph_file(name, Path(made))
         graph = lumos.load(path)
         folder = split_into_devices(path, Path(made) / f"parts-{graph.devices}")
-        first = results.count(("federations", name, task, KINDS[-1]))
-        for seed in range(first, asked.repeats):
+        for seed in range(asked.repeats):
+            missing = results.missing(("federations", name, task), seed)
+            if not missing:
+                continue
             cost = tree_cost(graph, seed)
-            for kind, trees in balanced_trees(graph, task, seed).items():
+            for kind, trees in balanced_trees(graph, task, seed, missing).items():
                 seconds = network_scenarios(trees, cost, seed, asked.draws)
                 measured, spent = protocol_scenarios(folder, trees, task, seed, asked)
                 record = {
@@ -507,10 +511,11 @@ def whole(name: str, asked: Any, results: Results) -> None:
     """Measure the scenarios that need no protocol on a whole graph."""
     graph = with_features(name)
     for seed, task in product(range(asked.repeats), asked.tasks):
-        if results.count(("whole", name, task, KINDS[-1])) > seed:
+        missing = results.missing(("whole", name, task), seed)
+        if not missing:
             continue
         cost = tree_cost(graph, seed)
-        for kind, trees in balanced_trees(graph, task, seed).items():
+        for kind, trees in balanced_trees(graph, task, seed, missing).items():
             record = {
                 "seed": seed,
                 "largest": trees.max_workload,
@@ -527,8 +532,8 @@ def whole(name: str, asked: Any, results: Results) -> None:
 def one_machine(name: str, task: Any, asked: Any, results: Results) -> None:
     """Time epochs of the simulation, in which one process computes the trees of all devices."""
     graph = with_features(name)
-    for seed in range(results.count(("one machine", name, task, KINDS[-1])), asked.repeats):
-        for kind in KINDS:
+    for seed in range(asked.repeats):
+        for kind in results.missing(("one machine", name, task), seed):
             federation: Any = None
             gc.collect()
             config = Config.of(

@@ -117,7 +117,8 @@ def main() -> None:
         plain = runs["without proofs"]
         for name, run in runs.items():
             print(
-                f"{asked.graph}, {devices} devices, {name}: {run['sums']} sums, "
+                f"{asked.graph}, {devices} devices, {name}: {run['seconds']:.1f} s "
+                f"({run['seconds'] / plain['seconds']:.2f} times) with {run['sums']} sums, "
                 f"{run['seconds_per_sum']:.2f} s a sum "
                 f"({run['seconds_per_sum'] / plain['seconds_per_sum']:.2f} times), "
                 f"{1e3 * run['cpu_seconds_per_device'] / run['sums']:.0f} ms of processor time a "

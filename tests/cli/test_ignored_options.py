@@ -188,11 +188,11 @@ def reason(**settings: Any) -> str:
 
 def test_advice_that_only_python_can_follow_says_so() -> None:
     """A warning of `lumos train` names a setting that is no option of the command."""
-    text = "`scaling='standard'` or public bounds (`feature_bounds`) would help"
+    text = "public bounds (`feature_bounds`) or `scaling='standard'` would help"
     token = TYPED.set(["train", "demo"])
     try:
         assert as_options(text) == (
-            "`scaling='standard'` in Python or public bounds (--feature-bounds) would help"
+            "public bounds (--feature-bounds) or `scaling='standard'` in Python would help"
         )
     finally:
         TYPED.reset(token)

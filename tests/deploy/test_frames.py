@@ -10,6 +10,7 @@ from lumos.deploy.protocol.frames import (
     RUN_TAG,
     Acknowledged,
     Alive,
+    Asked,
     Closed,
     Data,
     Frame,
@@ -18,6 +19,7 @@ from lumos.deploy.protocol.frames import (
     RoundKey,
     Route,
     RunState,
+    Wanted,
     Welcome,
     batch_of,
     data_of,
@@ -33,6 +35,8 @@ KEY = RoundKey(4, 0, 1, 9)
 EVERY: list[Frame] = [
     Data(KEY, "aggregate/masked", 1, b"abc", [3]),
     Acknowledged([KEY], 4, b"boot"),
+    Asked([KEY], [1]),
+    Wanted([KEY], [1]),
     Hello(b"boot", 2),
     Welcome(b"boot"),
     Alive(4, 0),
@@ -71,8 +75,8 @@ def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
 
 def test_another_version_is_refused_with_a_clear_line() -> None:
     packet = encode(ROUTE, EVERY)
-    with pytest.raises(InputError, match="wire version 5, this one 4; run the same version"):
-        decode(ROUTE, b"\x05" + packet[1:])
+    with pytest.raises(InputError, match="wire version 6, this one 5; run the same version"):
+        decode(ROUTE, b"\x06" + packet[1:])
 
 
 @given(st.binary(max_size=3 * PADDING))

@@ -11,11 +11,14 @@ from tests.secagg import test_bounded as lies
 from lumos.deploy.protocol.frames import Data
 from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
+from lumos.exchange import Program
 from lumos.graph import load
 from lumos.graph.parts import PartsFolder
 from lumos.graph.parts.manifest import equal_bounds
 from lumos.secagg import AGGREGATORS
 from lumos.secagg.bounded import BoundedAggregator
+from lumos.secagg.evidence import EvidenceFile
+from lumos.secagg.topics import DRAW_CONTRIBUTION
 from lumos.training.config import Config
 from lumos.training.write_parts import write_parts
 
@@ -72,9 +75,26 @@ def without(parts: PartsFolder) -> dict[str, np.ndarray]:
     return weights(federation, COORDINATOR)
 
 
+class OtherContribution(BoundedAggregator):
+    """It contributes to the draw of the mask graph what it has not committed itself to."""
+
+    def setup(self) -> Program[None]:
+        program = super().setup()
+        outbox = next(program)
+        while True:
+            if outbox.topic is DRAW_CONTRIBUTION:
+                outbox = lies.with_body(outbox, outbox.batch.body ^ 1)
+            inbox = yield outbox
+            try:
+                outbox = program.send(inbox)
+            except StopIteration:
+                return
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
+        (OtherContribution, "had not committed"),
         (lies.SendsLarge, "signature is wrong"),
         (lies.LiesAboutPairMasks, "not those of its seeds"),
         (lies.LiesAboutSelfMask, "not to its self mask"),
@@ -96,6 +116,11 @@ def test_a_liar_is_named_and_the_others_end_with_the_weights_without_it(
     assert set(coordinator.left_out) == {LIAR}
     assert why in coordinator.left_out[LIAR]
     assert any(f"device {LIAR} lied in a sum" in line for line in federation.lines)
+    kept = federation.coordinator_store.evidence
+    assert set(kept) == (
+        {LIAR} if kind in (lies.LiesAboutSelfMask, lies.WrongCommitment) else set()
+    )
+    assert all(EvidenceFile.read(content).proves() for content in kept.values())
     for device in (COORDINATOR, *range(DEVICES)):
         if device != LIAR:
             for name, array in weights(federation, device).items():
@@ -119,5 +144,6 @@ def test_blame_survives_a_restart(
     federation.run()
     assert federation.coordinator.ended == ""
     assert set(federation.coordinator.left_out) == {LIAR}
+    assert set(federation.coordinator_store.evidence) == {LIAR}
     for name, array in weights(federation, COORDINATOR).items():
         np.testing.assert_array_equal(array, without[name])

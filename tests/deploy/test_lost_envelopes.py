@@ -1,5 +1,6 @@
 """A participant that is restarted at a barrier goes on once it has received everything again."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,13 @@ from tests.deploy.test_absence import same, weights
 from tests.deploy.test_sessions import trees
 
 import lumos
-from lumos.deploy.protocol.frames import Data
+from lumos.deploy.protocol import mailbox
+from lumos.deploy.protocol.frames import Data, RoundKey
 from lumos.deploy.virtual import Federation, Packet
 from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.training.config import Config
+from lumos.typing import Arrays
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +45,8 @@ def restart_after(federation: Federation, topic: str, *, non_neighbours: bool) -
     federation.watch = watch
     federation.run(until=lambda: bool(found))
     sender, device, data = found[0]
-    mailbox = federation.device(device)._mailbox
-    federation.run(until=lambda: mailbox.envelope(sender, data.key) is not None)
+    box = federation.device(device)._mailbox
+    federation.run(until=lambda: box.envelope(sender, data.key) is not None)
     federation.watch = None
     federation._work(device)
     federation.kill(device)
@@ -118,8 +121,8 @@ def test_a_coordinator_waits_for_what_devices_send_again(twelve: PartsFolder) ->
     federation.watch = watch
     federation.run(until=lambda: bool(found))
     sender, data = found[0]
-    mailbox = federation.coordinator._mailbox
-    federation.run(until=lambda: mailbox.envelope(sender, data.key) is not None)
+    box = federation.coordinator._mailbox
+    federation.run(until=lambda: box.envelope(sender, data.key) is not None)
     federation.watch = None
     federation._work(COORDINATOR)
     federation.kill(COORDINATOR)
@@ -131,3 +134,48 @@ def test_a_coordinator_waits_for_what_devices_send_again(twelve: PartsFolder) ->
     closed = federation.coordinator_store.kept
     federation.run(until=lambda: data.key in closed)
     assert sender in closed[data.key]
+
+
+SLOW = 3.0
+"""Seconds that a large packet takes: some times the wait before a small one is repeated."""
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_large_envelopes_over_slow_links_are_sent_once(
+    twelve: PartsFolder, monkeypatch: pytest.MonkeyPatch, *, asks: bool
+) -> None:
+    """Unless they are lost: then twice. Where nobody asks, copies fill the link."""
+    if not asks:
+        monkeypatch.setattr(mailbox, "LARGE", 1 << 40)
+    federation = Federation(twelve, building("greedy"))
+    copies: Counter[tuple[int, int, RoundKey]] = Counter()
+    lost: set[tuple[int, int, RoundKey]] = set()
+    arrival: dict[tuple[int, int], float] = {}
+
+    def route(now: float, packet: Packet) -> list[float]:
+        sender, receiver, _ = packet
+        large = [
+            (sender, receiver, frame.key)
+            for frame in federation.decoded(packet)
+            if isinstance(frame, Data) and len(frame.body) >= 4096
+        ]
+        copies.update(large)
+        if large and sender % 4 == 3 and copies[large[0]] == 1:  # the coordinator, and devices
+            lost.update(large)
+            return []
+        there = max(now + (SLOW if large else 0.01), arrival.get((sender, receiver), 0.0))
+        arrival[sender, receiver] = there  # packets between two participants keep their order
+        return [there - now]
+
+    federation.route = route
+    federation.run()
+    assert federation.coordinator.left_out == {}
+    assert same(weights(federation), weights_of_simulation())
+    assert {sender for sender, _, _ in lost} == {COORDINATOR, 3, 7, 11}
+    again = [number - (place in lost) for place, number in copies.items()]
+    assert (max(again) == 1) is asks
+    assert (sum(again) > 2 * len(again)) is not asks
+
+
+def weights_of_simulation() -> Arrays:
+    return lumos.train("demo:12", building("greedy"), shards=12).model.weights

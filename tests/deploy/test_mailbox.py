@@ -1,11 +1,22 @@
 """The mailbox: repeated until acknowledged, the first write wins, kept until it is on disk."""
 
-from lumos.deploy.protocol.frames import Acknowledged, Data, Frame, Hello, RoundKey, Welcome
+from lumos.deploy.protocol.frames import (
+    Acknowledged,
+    Asked,
+    Data,
+    Frame,
+    Hello,
+    RoundKey,
+    Wanted,
+    Welcome,
+)
 from lumos.deploy.protocol.mailbox import (
     ENVELOPE,
     FIRST_WAIT,
     FORGOTTEN,
+    LARGE,
     MAX_AHEAD,
+    MAX_ASKED,
     MAX_WAIT,
     Mailbox,
 )
@@ -19,10 +30,10 @@ def data(phase: int, body: bytes = b"body", number: int = 0) -> Data:
     return Data(key(phase, number), "a topic", 1, body)
 
 
-def sent(mailbox: Mailbox, now: float, kind: type[Frame] = Data) -> list[Frame]:
+def sent(mailbox: Mailbox, now: float, *kinds: type[Frame]) -> list[Frame]:
     """What is sent to participant 2."""
     packets = dict(mailbox.due(now))
-    return [frame for frame in packets.get(2, []) if isinstance(frame, kind)]
+    return [frame for frame in packets.get(2, []) if isinstance(frame, kinds or Data)]
 
 
 def test_an_envelope_is_repeated_byte_by_byte_until_it_is_acknowledged() -> None:
@@ -154,3 +165,77 @@ def test_left_out_and_given_up() -> None:
     mailbox.leave_out(2)
     assert mailbox.acknowledged(2, key(1))
     assert sent(mailbox, 0.0) == []
+
+
+def test_a_receiver_is_asked_about_a_large_envelope_before_it_is_repeated() -> None:
+    """Kilobytes are not sent again to one that is only slow: they may be on their way."""
+    large, mailbox = data(0, bytes(LARGE)), Mailbox(b"boot")
+    mailbox.post(2, large, 0.0)
+    assert sent(mailbox, 0.0) == [large]
+    for now in (FIRST_WAIT, 4.0, 40.0):
+        assert sent(mailbox, now, Data, Asked) == [Asked([key(0)], [1])]
+    mailbox.receive(2, Wanted([key(0)], [1]), 41.0)
+    assert sent(mailbox, 41.0) == [large]
+    for _ in range(3):  # answers to earlier questions
+        mailbox.receive(2, Wanted([key(0)], [1]), 41.0)
+        assert sent(mailbox, 41.1) == []
+    mailbox.receive(2, Wanted([key(0)], [2]), 41.0)  # that question was not asked
+    assert sent(mailbox, 41.1) == []
+    assert sent(mailbox, 80.0, Asked) == [Asked([key(0)], [2])]
+    mailbox.receive(2, Acknowledged([key(0)], 0, b""), 80.0)
+    mailbox.receive(2, Wanted([key(0)], [2]), 80.0)
+    assert sent(mailbox, 99.0, Data, Asked) == []
+
+
+def test_a_question_is_answered_by_what_its_sender_has_sent_alone() -> None:
+    """Rounds that go on without an envelope change no answer: they would tell of others."""
+    for over in (False, True):
+        mailbox = Mailbox(b"boot", 1)
+        mailbox.receive(2, data(1, number=0), 0.0)
+        mailbox.drop(2, key(1, 0))
+        mailbox.receive(3, data(1, number=1), 0.0)
+        mailbox.due(0.0)
+        if over:
+            for number in range(3):
+                mailbox.forget_round(key(1, number))
+        keys = [key(0), *(key(1, number) for number in range(3))]
+        mailbox.receive(2, Asked(keys, [1, 2, 3, 4]), 1.0)
+        answers = sent(mailbox, 1.0, Acknowledged, Wanted)
+        assert answers == [
+            Wanted([key(1, 1), key(1, 2)], [3, 4]),
+            Acknowledged([key(0), key(1, 0)], 1, b"boot"),
+        ]
+
+
+def test_many_questions_in_one_packet_get_a_bounded_answer() -> None:
+    mailbox = Mailbox(b"boot")
+    mailbox.receive(2, Asked([key(0, number) for number in range(10**4)], [1] * 10**4), 0.0)
+    (wanted,) = sent(mailbox, 0.0, Wanted)
+    assert isinstance(wanted, Wanted)
+    assert len(wanted.keys) == MAX_ASKED
+
+
+def test_slow_acknowledgements_are_learnt_though_envelopes_are_repeated() -> None:
+    """Each is repeated at first; two acknowledgements show that the first copy had arrived."""
+    slow, copies = 3.0, []
+    mailbox = Mailbox(b"boot")
+    for number in range(40):
+        began = 100.0 * number
+        mailbox.post(2, data(0, number=number), began)
+        times = [began + step / 10 for step in range(30)]
+        copies.append(sum(len(sent(mailbox, now)) for now in times))
+        for _ in range(copies[-1]):
+            mailbox.receive(2, Acknowledged([key(0, number)], 0, b""), began + slow)
+    assert copies[0] > 3
+    assert copies[-1] == 1
+
+
+def test_acknowledgements_of_a_lossy_link_teach_no_slowness() -> None:
+    """Of two copies the first was lost: one acknowledgement comes."""
+    mailbox = Mailbox(b"boot")
+    for number in range(40):
+        began = 100.0 * number
+        mailbox.post(2, data(0, number=number), began)
+        assert sent(mailbox, began) == [data(0, number=number)]
+        assert sent(mailbox, began + FIRST_WAIT) == [data(0, number=number)]
+        mailbox.receive(2, Acknowledged([key(0, number)], 0, b""), began + FIRST_WAIT + 0.01)

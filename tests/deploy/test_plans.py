@@ -240,6 +240,7 @@ def test_everything_in_a_plan_is_in_its_tag(made: FederationLayout) -> None:
         "deadline": 61.0,
         "beat": 2.0,
         "tick": 0.2,
+        "tree_tick": 0.05,
         "broker": "tls://localhost:1",
         "stay": True,
     }

@@ -1,5 +1,6 @@
 """Stages of the balancer `mcmc`: rounds that devices end by themselves, then words are gathered."""
 
+import math
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -9,6 +10,8 @@ from tests.deploy.test_absence import LOST, Killer, back_in_time
 from tests.deploy.test_sessions import trees
 
 import lumos
+from lumos.deploy.protocol.coordinator import CoordinatorParticipant
+from lumos.deploy.protocol.device import DeviceParticipant
 from lumos.deploy.protocol.frames import (
     FLAG_BYTES,
     GATHERED,
@@ -19,7 +22,7 @@ from lumos.deploy.protocol.frames import (
     MaskedFlags,
     RoundKey,
 )
-from lumos.deploy.protocol.rounds import FlagMasks, report_bytes, reports
+from lumos.deploy.protocol.rounds import FlagMasks, report_bytes, reports, tick_before
 from lumos.deploy.status import RunHistory, RunStatus, status_of
 from lumos.deploy.virtual import RUN, Federation, MemoryStore, Packet, pair_secret
 from lumos.device.randomness import PublicRandomness
@@ -70,15 +73,158 @@ def run_of(parts: PartsFolder, steps: int) -> tuple[float, Counter[str]]:
 
 
 def test_what_a_step_takes(twelve: PartsFolder) -> None:
-    """At most two ticks for the stage, and one each for matches and the verdict; one packet for
-    each of five rounds over an edge, both ways; one share of each device."""
+    """At most two ticks for the stage, and one each for matches and the verdict; over an edge one
+    packet both ways in two rounds, and one way in three; one share of each device."""
     (before, few), (after, many) = run_of(twelve, 4), run_of(twelve, 24)
     ends = 2 * load("demo:12").edges
     assert after - before < 20 * 0.09
     assert many["flags"] - few["flags"] == 20 * 12
-    assert 5 * 20 * ends <= many["dd"] - few["dd"] < 5 * 20 * ends * 1.25
+    assert 3.5 * 20 * ends <= many["dd"] - few["dd"] < 3.5 * 20 * ends * 1.25
     assert many["dC"] - few["dC"] < 20 * 12 * 1.6
     assert many["Cd"] - few["Cd"] < 20 * 12 * 4
+
+
+def test_who_carries_packets_does_not_see_who_compares(twelve: PartsFolder) -> None:
+    """In each round of a stage there is one packet over each edge: both ways, or in comparisons to
+    all larger ids, or to all smaller ones."""
+    parts = (twelve.part([device], "classify") for device in range(12))
+    down = {
+        (part.devices[0], other)
+        for part in parts
+        for other in part.neighbours
+        if other < part.devices[0]
+    }
+    up = {(second, first) for first, second in down}
+    rounds: dict[RoundKey, set[tuple[int, int]]] = defaultdict(set)
+    named: set[RoundKey] = set()
+
+    def watch(_now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        for frame in frames:
+            if isinstance(frame, Data) and frame.key.channel == LOCAL:
+                rounds[frame.key].add((sender, receiver))
+                if (sender, receiver) not in up | down:
+                    named.add(frame.key)
+
+    federation = Federation(twelve, building(), watch=watch)
+    federation.run(until=lambda: federation.coordinator.phase > 0)
+    full = [ends for ends in rounds.values() if len(ends) >= len(up)]
+    assert {frozenset(ends) for ends in full} == {
+        frozenset(up | down),
+        frozenset(up),
+        frozenset(down),
+    }
+    assert len(full) == 5 * STEPS + 3, "of the start: comparisons of all"
+
+
+class Dozing(DeviceParticipant):
+    """A device that reads packets only when its process would: something may follow from them."""
+
+    letters: list[tuple[int, list[Any]]]
+    alarm = 0.0
+    dozes = False
+
+    def receive(self, sender: int, frames: list[Any], now: float) -> None:
+        self.letters = [*getattr(self, "letters", []), (sender, frames)]
+
+    def advance(self, now: float) -> None:
+        letters = getattr(self, "letters", [])
+        senders = {sender for sender, _ in letters}
+        missing = bool(self.awaited() - senders) and COORDINATOR not in senders
+        self.dozes = bool(letters) and missing and now < self.alarm
+        if self.dozes:
+            return
+        for sender, frames in letters:
+            super().receive(sender, frames, now)
+        self.letters = []
+        super().advance(now)
+
+    def due(self, now: float) -> list[tuple[int, list[Any]]]:
+        if self.dozes:
+            return []
+        packets = super().due(now)
+        self.alarm = super().next_due()
+        return packets
+
+    def next_due(self) -> float:
+        return self.alarm if self.dozes else super().next_due()
+
+
+class DozingCoordinator(CoordinatorParticipant):
+    """The same for the coordinator."""
+
+    letters: list[tuple[int, list[Any]]]
+
+    def receive(self, sender: int, frames: list[Any], now: float) -> None:
+        self.letters = [*getattr(self, "letters", []), (sender, frames)]
+
+    def advance(self, now: float) -> None:
+        letters = getattr(self, "letters", [])
+        if self.awaited() - {sender for sender, _ in letters} and now < super().next_due():
+            return
+        for sender, frames in letters:
+            super().receive(sender, frames, now)
+        self.letters = []
+        super().advance(now)
+
+
+def test_nothing_follows_from_packets_that_do_not_wake_a_participant(
+    twelve: PartsFolder, simulated: np.ndarray
+) -> None:
+    dozing = {"device_type": Dozing, "coordinator_type": DozingCoordinator}
+    ended = []
+    for types in ({}, dozing):
+        federation = Federation(twelve, building(), latency=0.002, tick=0.02, **types)  # type: ignore[arg-type]
+        federation.run(until=lambda: federation.coordinator.phase > 0)  # noqa: B023
+        ended.append(federation.now)
+        assert np.array_equal(trees(federation), simulated)
+    assert ended[1] == pytest.approx(ended[0], abs=0.1)
+
+
+class Sleeper(DeviceParticipant):
+    """A device of a loaded machine: it runs at one tick of four; others at other ticks."""
+
+    def _sleeps(self, now: float) -> bool:
+        return tick_before(now, 0.02) % 4 != self.device % 4
+
+    def advance(self, now: float) -> None:
+        if not self._sleeps(now):
+            super().advance(now)
+
+    def due(self, now: float) -> list[tuple[int, list[Any]]]:
+        return [] if self._sleeps(now) else super().due(now)
+
+    def next_due(self) -> float:
+        due = super().next_due()
+        tick = math.ceil(due / 0.02 - 1e-6)
+        return max(due, (tick + (self.device - tick) % 4) * 0.02) if due < math.inf else due
+
+
+def test_devices_that_are_never_awake_together_go_on(twelve: PartsFolder) -> None:
+    """They send flags of ticks that they have slept through."""
+    federation = Federation(twelve, building(1), latency=0.002, tick=0.02, device_type=Sleeper)
+    federation.run(until=lambda: federation.coordinator.job.steps > 0, limit=30.0)
+    assert not any("missing" in line for line in federation.lines)
+
+
+@pytest.mark.parametrize(("tick", "ticks"), [(0.1, 2), (0.02, 2), (0.01, 3), (0.005, 5)])
+def test_packets_have_a_while_before_flags_are_sent(
+    twelve: PartsFolder, tick: float, ticks: int
+) -> None:
+    federation = Federation(twelve, building(1), tick=0.1, tree_tick=tick, latency=0.001)
+    federation.run(until=lambda: federation.coordinator.job.steps > 0)
+    began = federation.now
+
+    def flags(_now: float, _sender: int, _receiver: int, frames: list[Any]) -> None:
+        first.extend(
+            min(frame.ticks) - tick_before(began, tick)
+            for frame in frames
+            if isinstance(frame, MaskedFlags) and frame.key[2:] == (GATHERED, 1)
+        )
+
+    first: list[int] = []
+    federation.watch = flags
+    federation.run(until=lambda: len(first) >= 12)
+    assert min(first) == ticks
 
 
 # What the coordinator sees.

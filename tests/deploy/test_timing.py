@@ -3,6 +3,8 @@
 That the coordinator sees the same whatever the edges are is tested in `test_attacks`.
 """
 
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,16 @@ from tests.deploy.test_absence import LOST, SUM_PHASE
 from tests.deploy.watched import split
 
 from lumos.deploy.attacks import exchanged
-from lumos.deploy.protocol.frames import FLAG_BYTES, Alive, Data, RoundKey
+from lumos.deploy.protocol.frames import (
+    BETWEEN_DEVICES,
+    FLAG_BYTES,
+    Alive,
+    Data,
+    MaskedFlags,
+    RoundKey,
+)
 from lumos.deploy.protocol.rounds import FlagMasks
-from lumos.deploy.virtual import ATTACKED, ROUNDS, TIMING_ATTACKS, Federation, pair_secret
+from lumos.deploy.virtual import ATTACKED, ROUNDS, TIMING_ATTACKS, Federation, Packet, pair_secret
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import COORDINATOR
 from lumos.graph import load
@@ -196,3 +205,54 @@ def test_only_a_neighbour_becomes_a_partner(few_words_parts: PartsFolder) -> Non
     assert LOST not in partners.values()
     line = f"device {LOST}: a device that is no candidate proposes to be a partner; dropped"
     assert federation.lines.count(line) >= len(others)
+
+
+def test_a_round_that_takes_long_costs_few_flags(twelve: PartsFolder, short: Config) -> None:
+    """Devices that are starved would send nothing else."""
+    federation = Federation(twelve, short, deadline=60.0)
+    flags: dict[tuple[int, RoundKey], list[float]] = {}
+    late: dict[RoundKey, float] = {}
+
+    def route(now: float, packet: Packet) -> list[float]:
+        sender, receiver, _ = packet
+        for frame in federation.decoded(packet):
+            if isinstance(frame, MaskedFlags):
+                flags.setdefault((sender, frame.key), []).append(now)
+            between = isinstance(frame, Data) and frame.key.channel == BETWEEN_DEVICES
+            if between and COORDINATOR not in (sender, receiver) and sender == 3:
+                late.setdefault(frame.key, now)
+                return [late[frame.key] + 20.0 - now]
+        return [federation.latency]
+
+    federation.route = route
+    federation.run(until=lambda: any(now < federation.now - 25 for now in late.values()))
+    key = min(late, key=lambda key: late[key])
+    sent = {device: times for (device, of), times in flags.items() if of == key}
+    assert len(sent) == federation.total
+    for times in sent.values():
+        assert max(times) - min(times) > 18
+        assert len(times) < 40  # and not 200
+        assert max(times) - (late[key] + 20) < 16 * federation.tick + 0.3
+
+
+class Starved(Federation):
+    """Devices that are woken late, by many ticks, each by another time."""
+
+    def _next_due(self, number: int) -> float:
+        known = number in self._due
+        due = super()._next_due(number)
+        if not known and number != COORDINATOR and due < math.inf:
+            self._due[number] = due + float(self.draws.uniform(0, 0.3))
+        return self._due[number]
+
+    @cached_property
+    def draws(self) -> np.random.Generator:
+        """When devices are woken."""
+        return np.random.default_rng(3)
+
+
+def test_starved_devices_meet_at_ticks(twelve: PartsFolder, short: Config) -> None:
+    """Each sleeps through most ticks: it sends the flags of the last one when it wakes."""
+    federation = Starved(twelve, short, tick=0.02)
+    federation.run(until=lambda: federation.coordinator.phase == 3, limit=60.0)
+    assert not federation.coordinator.left_out

@@ -134,6 +134,7 @@ OPTIONS: Mapping[str, Placed] = {
     # Real devices.
     "pki": Placed(DATA, "a folder of lumos pki init"),
     "plan": Placed(DATA, "a file run.json, which is replaced"),
+    "file": Placed(DATA, "a file of evidence"),
     "device": Placed(TASK, "3, or 3,5,8, or a range as 0-59; may be repeated"),
     "coordinator": Placed(TASK, "the coordinator"),
     "broker": Placed(TASK, "the NATS server"),
@@ -180,6 +181,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "pki init": {"pki": "a new folder"},
     "pki request": {"folder": "a folder for the keys", "device": "number of the device"},
     "pki nats-config": {"out": "file to write"},
+    "pki check-evidence": {"folder": "folder of any participant of the run"},
     "split": {"task": "classify or link only; by default both"},
     "evaluate": {"out": "folder for the page, the table as JSON, and single runs"},
 }

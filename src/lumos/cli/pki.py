@@ -9,6 +9,7 @@ from cyclopts import App
 
 from lumos.cli.common import Common, placed, report
 from lumos.deploy.broker import DEFAULTS, BrokerSettings, write_broker_config
+from lumos.deploy.evidence import check_evidence
 from lumos.deploy.identity import Validity, fingerprint, folder_name
 from lumos.deploy.pki import (
     BROKER,
@@ -235,6 +236,36 @@ def nats_config(
         {"path": str(out), "participants": participants, "serial": directory.serial, "port": port},
         common,
         f"{out}: for {participants:,} participants. Start the server: nats-server -c {out}",
+    )
+
+
+@app.command(name="check-evidence", sort_key=5)
+def check(
+    file: Annotated[Path, placed("file")],
+    folder: Annotated[Path, placed("folder")],
+    /,
+    *,
+    common: Common = COMMON,
+) -> None:
+    """Check evidence that a device lied in a sum.
+
+    The coordinator keeps it in the folder evidence, and names it in result.json. An edited file,
+    one of another run, or one that proves no lie is refused.
+
+    Parameters
+    ----------
+    file
+        A file of evidence, as evidence/device-3.json.
+    folder
+        The folder of any participant of the run: its authority.pem, directory.json and run.json are
+        read.
+    """
+    common.refuse_seed("nothing is drawn")
+    found = check_evidence(file, folder)
+    report(
+        {"path": str(file), "device": found.device, "lie": found.lie, "run": found.plan.hex()},
+        common,
+        f"{file}: holds. Device {found.device} lied in run {found.plan.hex()[:12]}: {found.lie}",
     )
 
 

@@ -178,7 +178,7 @@ def read_small(path: Path, *, private: bool = False) -> bytes:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if len(content) > _LARGEST:
-        raise InputError(f"{path}: is larger than a key or a certificate can be")
+        raise InputError(f"{path}: is larger than such a file can be")
     return content
 
 
@@ -734,18 +734,18 @@ class CertifiedSignatures:
     """Signatures on messages of sums: `lumos.secagg.signing.Signatures`.
 
     Args:
-        identity: of this participant.
+        identity: of this participant; None for somebody who only checks.
         directory: with the keys of all.
         plan: digest of the signed plan; a signature is of one run.
     """
 
-    def __init__(self, identity: Identity, directory: Directory, plan: bytes) -> None:
+    def __init__(self, identity: Identity | None, directory: Directory, plan: bytes) -> None:
         self._identity, self._directory = identity, directory
         self._purpose = b"lumos sum 1\0" + plan
 
     def sign(self, device: int, digest: bytes) -> bytes:
         """Return the signature of this device."""
-        if device != self._identity.participant:
+        if self._identity is None or device != self._identity.participant:
             raise UsageError(f"{described(device)} has a key of its own")
         return self._identity.sign(self._purpose + digest)
 

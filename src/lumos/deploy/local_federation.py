@@ -31,6 +31,7 @@ from statistics import fmean
 from types import FrameType
 from typing import Any
 
+from lumos.crypto import shortness
 from lumos.deploy.broker import Broker, BrokerSettings, start_command, write_broker_config
 from lumos.deploy.identity import DIRECTORY, described, folder_name
 from lumos.deploy.pki import LOOPBACK, FederationAuthority, make_federation
@@ -232,6 +233,8 @@ def load_program(path: Path) -> None:
     for phase in (TREES, SETUP):
         job.program(phase)  # as the coordinator has it, and not run
     job.trainer.warm_up()
+    if plan.config.updates.proofs:
+        shortness.warm_up()
 
 
 def run_devices(
@@ -304,7 +307,8 @@ def local_tick(devices: int) -> float:
     """Return the seconds between two ticks of a federation on this machine.
 
     Clocks are one here, and packets take about a millisecond; devices share the cores, and each
-    works at each tick: more devices need longer ones.
+    works at each tick: more devices need longer ones. In the trees devices have nothing to do at
+    most ticks, and wait for one two or three times in a step: ticks are half as long there.
     """
     return min(max(MIN_TICK, TICK_PER_DEVICE * devices), BEAT)
 
@@ -358,6 +362,7 @@ class LocalFederation:
                 self._settings,
                 deadline=self._deadline,
                 tick=local_tick(self._layout.devices),
+                tree_tick=local_tick(self._layout.devices) / 2,
                 broker=self._broker.address,
                 stay=self._stay,
             )

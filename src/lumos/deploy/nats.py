@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from lumos.deploy.identity import (
     subject,
 )
 from lumos.deploy.protocol.frames import LARGEST, PADDING, Frame, Route, decode, encode
+from lumos.device.shard import COORDINATOR
 from lumos.errors import LumosError, UsageError
 from lumos.storage import one_line
 from lumos.typing import Ints
@@ -152,6 +153,10 @@ class _Transport(TcpTransport):
         if not self._failed:
             await super().wait_closed()  # type: ignore[no-untyped-call]
 
+    def writelines(self, payload: Iterable[bytes]) -> None:
+        """Write everything at once: asyncio would make a TLS record of each."""
+        self.write(b"".join(payload))  # type: ignore[no-untyped-call]
+
 
 class TlsClient(Client):
     """A NATS client that never speaks in the clear.
@@ -163,6 +168,17 @@ class TlsClient(Client):
 
     guarded = False
     """True once the first line of a server was checked."""
+    take: Callable[[str, bytes], None] | None = None
+    """Called with subject and body of each message, in place of callbacks of subscriptions: these
+    have a queue and a task each, which cost more than a message does here."""
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        if self.take is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            self.take(subject.decode("ascii", "replace"), data)
 
     async def flush(self, timeout: int = 10) -> None:
         """Wait until the broker has processed everything that was sent.
@@ -266,7 +282,11 @@ class NatsLink:
         }
         self._client: TlsClient | None = None
         self._arrived: list[Packet] = []
-        self._waking = asyncio.Event()
+        self._waking: asyncio.Future[None] | None = None
+        """While it waits."""
+        self._woken = False
+        self._awaited: set[int] = set()
+        """Those of whom something has to come before it goes on."""
         self._dropped = DropLog(log, time.monotonic)
         self._keeping: asyncio.Task[None] | None = None
         self._leaving = False
@@ -290,18 +310,32 @@ class NatsLink:
 
     def wake(self) -> None:
         """End a `wait`."""
-        self._waking.set()
+        self._woken = True
+        if self._waking is not None and not self._waking.done():
+            self._waking.set_result(None)
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until something has arrived or `wake` is called, at most `seconds`."""
-        if not self._arrived and seconds > 0:
+    async def wait(self, seconds: float, awaited: Set[int] = frozenset()) -> None:
+        """Wait until something has arrived or `wake` is called, at most `seconds`.
+
+        Args:
+            awaited: nothing follows from what has arrived before something of all of these has, or
+                something of the coordinator; none: any packet matters.
+        """
+        senders = {sender for sender, _ in self._arrived}
+        self._awaited = set(awaited - senders)
+        ready = COORDINATOR in senders or (senders and not self._awaited)
+        if self._woken or ready or seconds <= 0:
+            await asyncio.sleep(0)  # whatever is there comes along
+        else:
+            loop = asyncio.get_running_loop()
+            self._waking = loop.create_future()
+            timer = loop.call_later(seconds, self.wake)
             try:
-                async with asyncio.timeout(seconds):
-                    await self._waking.wait()
-            except TimeoutError:
-                pass
-        await asyncio.sleep(0)  # whatever is there comes along
-        self._waking.clear()
+                await self._waking
+            finally:
+                timer.cancel()
+                self._waking = None
+        self._woken = False
 
     def take(self) -> list[Packet]:
         """Return all packets received since the last call."""
@@ -360,7 +394,7 @@ class NatsLink:
             logged, wait = "", MIN_WAIT
             try:
                 self._client = client
-                self._waking.set()
+                self.wake()
                 while not (closed.is_set() or self._leaving) and await _answers(client, closed):
                     pass
             finally:
@@ -385,14 +419,14 @@ class NatsLink:
                 closed_cb=on_closed,
                 error_cb=on_error,
             )
-            await client.subscribe(own_subjects(self._me), cb=self._receive)
+            client.take = self._receive
+            await client.subscribe(own_subjects(self._me), cb=_ignore)
             await client.flush()
             return client
 
-    async def _receive(self, message: Msg) -> None:
-        """Take a packet, or drop it."""
-        sender = self._names.get(message.subject.rpartition(".")[2])
-        sealed = message.data
+    def _receive(self, of: str, sealed: bytes) -> None:
+        """Take a packet on a subject, or drop it."""
+        sender = self._names.get(of.rpartition(".")[2])
         self.count.add_received(len(sealed))
         if sender is None or sender == self._me:
             self._dropped.drop(None, "a packet of a participant that is not in the directory")
@@ -409,7 +443,13 @@ class NatsLink:
             self._dropped.drop(sender, str(error))
         else:
             self._arrived.append((sender, frames))
-            self._waking.set()
+            self._awaited.discard(sender)
+            if not self._awaited or sender == COORDINATOR:
+                self.wake()
+
+
+async def _ignore(_message: Msg) -> None:
+    """Do nothing: `TlsClient.take` has the message."""
 
 
 async def _answers(client: TlsClient, closed: asyncio.Event) -> bool:

@@ -98,6 +98,8 @@ class FederationPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Seconds between two signs of life."""
     tick: float = TICK
     """Seconds between two ticks: a device sends to the coordinator at ticks only."""
+    tree_tick: float = TICK
+    """The same while trees are built."""
     broker: str = BROKER
     """Address of the broker."""
     stay: bool = False
@@ -156,6 +158,7 @@ def new_plan(
     deadline: float = 60.0,
     beat: float = BEAT,
     tick: float = TICK,
+    tree_tick: float | None = None,
     broker: str = BROKER,
     stay: bool = False,
     issued: float | None = None,
@@ -170,8 +173,10 @@ def new_plan(
     config = Config.asked(**chosen)
     usual, fitting = config.flat(), config.for_devices(manifest.graph.devices).flat()
     chosen |= {name: value for name, value in fitting.items() if value != usual[name]}
-    if not 0 < tick <= beat:
-        raise UsageError(f"`tick` must be above 0 and at most {beat:g} s, got {tick:g}")
+    tree_tick = tick if tree_tick is None else tree_tick
+    for name, seconds in (("tick", tick), ("tree_tick", tree_tick)):
+        if not 0 < seconds <= beat:
+            raise UsageError(f"`{name}` must be above 0 and at most {beat:g} s, got {seconds:g}")
     return FederationPlan(
         run=entropy.draw(_RUN_ID).hex(),
         issued=time.time() if issued is None else issued,
@@ -181,6 +186,7 @@ def new_plan(
         deadline=deadline,
         beat=beat,
         tick=tick,
+        tree_tick=tree_tick,
         broker=broker,
         stay=stay,
     )

@@ -25,6 +25,7 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
+from lumos.deploy.evidence import copy_evidence, kept_evidence
 from lumos.deploy.identity import fingerprint
 from lumos.deploy.nats import WIRE_COUNT, NatsLink, WireCount
 from lumos.deploy.plan import LOCK, WIRE, FederationPlan, ParticipantFolder, refuse_plan
@@ -142,7 +143,7 @@ async def drive(
         now = clock()
         if over(now):
             return
-        await link.wait(min(participant.next_due() - now, MAX_SLEEP))
+        await link.wait(min(participant.next_due() - now, MAX_SLEEP), participant.awaited())
 
 
 BOOT_BYTES = 16
@@ -319,6 +320,7 @@ class DeviceProcess(_ParticipantProcess):
             clock(),
             self._log,
             self._answering.pairs if folder.plan.stay else None,
+            tree_tick=folder.plan.tree_tick,
         )
         self._store.before_save = lambda snapshot: self._write_result(participant, snapshot)
         async with self._connected(participant) as (link, stop):
@@ -728,17 +730,24 @@ class CoordinatorProcess(_ParticipantProcess):
             result |= {
                 "devices": job.total,
                 "left_out": {str(device): phase for device, phase in participant.left_out.items()},
+                "evidence": self._evidence(participant),
                 "seconds": round(self._seconds, 3),
                 "seconds_per_sum": round(self._seconds / sums, 4) if sums else None,
                 "seconds_between_sums": self._history.seconds_per_sum,
                 "losses": self._history.all_losses.values(),
             }
             model = self._save_run(job, weights).model
+            copy_evidence(self._folder.path, self._folder.path / RUN, result["evidence"])
             result["estimates"] = model.estimates
             result |= self._guarantees(model.guarantees, job.trainer.noise_added())
             self._store.write_result(weights, result)
         self._history.all_losses.sync()  # those of before the snapshot are not computed again
         return {**snapshot, _SECONDS: np.array(self._seconds)}
+
+    def _evidence(self, participant: CoordinatorParticipant) -> dict[str, str]:
+        """Return the files of evidence against devices of this run."""
+        folder = self._folder
+        return kept_evidence(folder.path, list(participant.left_out), folder.plan.tag)
 
     def _save_run(self, job: TrainingJob, weights: Arrays) -> "Run":
         """Write the run folder, `RUN`, once; return the run."""

@@ -11,6 +11,7 @@
 | `peers.log` | device | senders of envelopes: after a restart it asks them to send again |
 | `weights.npz`, `result.json` | both | the result; the second is written last |
 | `left_out.log` | coordinator | devices that are left out for good |
+| `evidence/` | coordinator | public evidence against devices that lied (`lumos.deploy.evidence`) |
 
 The privacy account of a device (`lumos.ldp.account`) outlives all runs, in the same folder or in
 one that its owner names. A device that stays after the training has two more files:
@@ -64,7 +65,7 @@ import numpy.typing as npt
 
 from lumos.crypto import entropy
 from lumos.crypto.entropy import KEY_BYTES
-from lumos.deploy.identity import read_small
+from lumos.deploy.identity import folder_name, read_small
 from lumos.deploy.protocol.frames import RUN_TAG, Data, RoundKey
 from lumos.deploy.protocol.job import ANSWERS_WITH
 from lumos.deploy.protocol.questions import AgreedPair, AnsweredPairs, LearntScore
@@ -90,7 +91,7 @@ from lumos.typing import Arrays
 SNAPSHOT, ROUNDS, ATTEMPTS = "snapshot.bin", "rounds.log", "attempts.log"
 SECRET, OPENINGS, PEERS = "secret.key", "openings.log", "peers.log"
 BEGUN = "begun.tag"
-LEFT_OUT = "left_out.log"
+LEFT_OUT, EVIDENCE = "left_out.log", "evidence"
 ANSWERS, ANSWERING = "answers.log", "answering.bin"
 WEIGHTS, RESULT = "weights.npz", "result.json"
 SUM_NUMBER = "run/sums/number"
@@ -597,6 +598,11 @@ class _LeftOut(msgspec.Struct, frozen=True, array_like=True):
     phase: str
 
 
+def evidence_name(device: int) -> str:
+    """Return the name of the file of evidence against a device."""
+    return f"{folder_name(device)}.json"
+
+
 class CoordinatorFolder(ParticipantState):
     """The folder of the coordinator in one run."""
 
@@ -609,6 +615,12 @@ class CoordinatorFolder(ParticipantState):
     def leave_out(self, device: int, phase: str) -> None:
         """Record that a device is left out; it is on disk when this returns."""
         self._left_out.append(_LeftOut(device, phase))
+
+    def keep_evidence(self, device: int, content: bytes) -> None:
+        """Keep a file of evidence against a device that lied."""
+        private_folder(self.path / EVIDENCE)
+        path = self.path / EVIDENCE / evidence_name(device)
+        write_bytes(path, content, private=True, durable=True)
 
     @cached_property
     def _left_out(self) -> RecordLog[_LeftOut]:

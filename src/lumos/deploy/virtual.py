@@ -107,6 +107,7 @@ class MemoryCoordinatorStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.out: dict[int, str] = {}
+        self.evidence: dict[int, bytes] = {}
 
     def left_out(self) -> dict[int, str]:
         """Return the devices that are left out, and the phase of each."""
@@ -115,6 +116,10 @@ class MemoryCoordinatorStore(MemoryStore):
     def leave_out(self, device: int, phase: str) -> None:
         """Record that a device is left out."""
         self.out[device] = phase
+
+    def keep_evidence(self, device: int, content: bytes) -> None:
+        """Keep a file of evidence against a device that lied."""
+        self.evidence[device] = content
 
 
 def pair_secret(one: int, other: int) -> bytes:
@@ -149,6 +154,7 @@ class Federation:
     deadline: float = 30.0
     latency: float = 0.01
     tick: float = TICK
+    tree_tick: float | None = None
     route: Callable[[float, Packet], list[float]] | None = None
     watch: Callable[[float, int, int, list[Any]], None] | None = None
     on_arrival: Callable[[float, int, int, list[Any]], None] | None = None
@@ -232,6 +238,7 @@ class Federation:
             self.now,
             self.lines.append,
             self.answered(participant),
+            tree_tick=self.tree_tick,
         )
 
     def keys(self, device: int) -> DeviceKeys:

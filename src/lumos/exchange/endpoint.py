@@ -71,7 +71,7 @@ class Endpoint:
         """Check and count an outbox on its way out; returns what travels."""
         topic, given = outbox.topic, outbox.batch
         if not given.sender.size:
-            return Outbox(topic, topic.no_messages, outbox.awaits, outbox.check, outbox.local)
+            return outbox.carrying(topic.no_messages)
         if topic.door not in self._doors:
             raise DoorClosed(
                 f"topic {topic.name!r} leaves through the door {topic.door.value!r}, "
@@ -89,7 +89,7 @@ class Endpoint:
         if topic.common:
             check_common(topic, rows, batch)
         self.ledger.sent(topic, rows, batch)
-        return Outbox(topic, batch, outbox.awaits, outbox.check, outbox.local)
+        return outbox.carrying(batch)
 
     def check_incoming(self, topic: Topic, inbox: Inbox) -> Inbox:
         """Check and count an inbox on its way in."""

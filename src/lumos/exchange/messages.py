@@ -203,9 +203,11 @@ class Outbox:
             round for all at once. Otherwise a device goes on once those in `awaits` have sent:
             in a ``stage`` nothing reaches the coordinator before it gathers from all devices; in a
             ``known`` round it has named the pairs itself, so when they end tells it nothing else.
+        addresses: ids of those to whom a hosted device sends in this round, something or nothing,
+            where they are others than in `awaits`: whoever is awaited has the awaiting device here.
     """
 
-    __slots__ = ("awaits", "batch", "check", "local", "topic")
+    __slots__ = ("addresses", "awaits", "batch", "check", "local", "topic")
 
     def __init__(
         self,
@@ -214,12 +216,18 @@ class Outbox:
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
         local: Local = "",
+        addresses: Ints | None = None,
     ) -> None:
         self.topic = topic
         self.batch = batch
         self.awaits = awaits
         self.check = check
         self.local = local
+        self.addresses = awaits if addresses is None else addresses
+
+    def carrying(self, batch: Batch) -> "Outbox":
+        """Return the same outbox with other messages."""
+        return Outbox(self.topic, batch, self.awaits, self.check, self.local, self.addresses)
 
 
 class Inbox:
@@ -337,23 +345,24 @@ class Topic:
         awaits: Ints | None = None,
         check: CheckMessages | None = None,
         local: Local = "",
+        addresses: Ints | None = None,
     ) -> Outbox:
         """Return an outbox of this topic. An integer body is one word for all messages.
 
         Args:
             lengths: [messages] bytes of each, for a topic of any width.
-            awaits, check, local: see `Outbox`.
+            awaits, check, local, addresses: see `Outbox`.
         """
         if not isinstance(body, int):
             batch = Batch(sender, receiver, body, epsilon, lengths)
-            return Outbox(self, batch, awaits, check, local)
+            return Outbox(self, batch, awaits, check, local, addresses)
         words = () if self.vocabulary is PUBLIC_ID else self.vocabulary
         if not 0 <= body < len(words):
             raise ProtocolError(f"topic {self.name!r}: a word outside its vocabulary")
         repeated = np.empty((len(sender), *(self.shape or ())), self.dtype)
         repeated.fill(body)
         batch = Batch(sender, receiver, repeated, epsilon, lengths)
-        return Outbox(self, batch, awaits, check, local)
+        return Outbox(self, batch, awaits, check, local, addresses)
 
     def along(
         self, shard: Shard, slots: Ints, body: npt.NDArray[Any] | int, *, local: Local = ""

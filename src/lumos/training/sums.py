@@ -48,6 +48,10 @@ class RunSums:
         """Return nobody: the coordinator excludes devices."""
         return {}
 
+    def evidence_files(self) -> dict[int, bytes]:
+        """Return nothing: the coordinator keeps evidence."""
+        return {}
+
     def rounded(self, values: Doubles) -> Doubles:
         """Round numbers of one device's vector as a sum encodes them; sums of them are exact."""
         return self._sums.fixed.rounded(values)
@@ -155,6 +159,10 @@ class FollowedSums:
         """Return the devices that lied in sums, and how."""
         return {one.device: one.why for one in self._sums.excluded}
 
+    def evidence_files(self) -> dict[int, bytes]:
+        """Return files of evidence against devices."""
+        return {device: file.packed() for device, file in self._sums.evidence.items()}
+
     @property
     def fewest(self) -> int:
         """Smallest number of devices in a sum that was opened."""
@@ -229,6 +237,11 @@ class SummingTrainer:
         """Return the devices that lied in sums, and how, at the coordinator."""
         excluded: dict[int, str] = self.sums.excluded()
         return excluded
+
+    def evidence_files(self) -> dict[int, bytes]:
+        """Return files of evidence against devices, at the coordinator."""
+        files: dict[int, bytes] = self.sums.evidence_files()
+        return files
 
     def is_replayed(self, topic: Topic) -> bool:
         """Return whether `replay_received` receives messages of a topic again: releases."""

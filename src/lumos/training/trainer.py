@@ -377,6 +377,10 @@ class RestartableTrainer(Trainer[Any], Protocol):
         """Devices that lied in sums, and how, at the coordinator."""
         ...
 
+    def evidence_files(self) -> dict[int, bytes]:
+        """Files of evidence against devices that lied in sums, at the coordinator."""
+        ...
+
     def has_sessions(self, epoch: int) -> bool:
         """Return True if two devices have sessions in epoch `epoch` + 1; after the last epoch, in
         `finish`."""

@@ -374,7 +374,8 @@ class ComparedPairs:
             were given.
         near: True when all peers are neighbours.
         local: of the rounds in which they meet, see `Outbox`. In a `stage` a device sends to all
-            its neighbours, something or nothing: who carries messages does not see who compares.
+            its neighbours to which it has the same role, something or nothing: who carries messages
+            does not see who compares.
         opened: the sessions of all pairs of the federation are open: no round opens one.
     """
 
@@ -410,11 +411,16 @@ class ComparedPairs:
         first = devices < peers if first is None else first
         return ComparedPairs(rows, peers, slots, first, near, local)
 
-    def awaited(self, shard: Shard) -> Ints | None:
-        """Return the ids of all that send in a round of these; None where anybody may."""
-        if not self.local:
-            return None
-        return shard.neighbours if self.local == "stage" else self.peers
+    def peers_by_role(self, shard: Shard) -> tuple[Ints, Ints]:
+        """Return the ids of peers to which hosted devices are S, and of those to which they are R.
+
+        In a `stage` all neighbours, whether they compare or not.
+        """
+        peers, first = self.peers, self.first
+        if self.local == "stage":
+            peers = shard.neighbours
+            first = shard.devices[shard.owner] < peers
+        return peers[first], peers[~first]
 
 
 def count_answers(ledger: Ledger, pairs: ComparedPairs, ways: int) -> None:
@@ -537,7 +543,8 @@ class PartyBatch:
         self._group = group
         self._workers = workers
         self._on_steps = on_steps
-        self._pairs, self._awaits = pairs, pairs.awaited(shard)
+        self._pairs = pairs
+        self._peers = pairs.peers_by_role(shard) if pairs.local else None
         self._ends = np.stack([shard.devices[pairs.rows], pairs.peers], axis=1)
 
     def begin(self, spec: bytes, values: bytes) -> None:
@@ -557,17 +564,25 @@ class PartyBatch:
             return np.empty((0, width), np.uint8)
         return self._workers.run(steps, self._on_steps)
 
-    def send(self, rows: Ints, body: Bytes, lengths: Ints | int) -> Outbox:
-        """The messages of the parties at `rows`, as an outbox."""
+    def send(
+        self, rows: Ints, body: Bytes, lengths: Ints | int, meet: tuple[Ints, Ints] | None
+    ) -> Outbox:
+        """The messages of the parties at `rows`, as an outbox.
+
+        Args:
+            meet: ids to which devices send in this round, and of those that send to them.
+        """
         ends = self._ends[rows]
         lengths = np.broadcast_to(np.asarray(lengths, np.int64), len(rows))
+        addresses, awaits = (None, None) if meet is None else meet
         return self._topic.send(
             ends[:, 0],
             ends[:, 1],
             body,
             lengths=lengths,
-            awaits=self._awaits,
+            awaits=awaits,
             local=self._pairs.local,
+            addresses=addresses,
         )
 
     def run(
@@ -581,13 +596,19 @@ class PartyBatch:
             fresh: [pairs] True where the session is new.
             close: the sessions end.
         """
+        if not len(self._ends):
+            return (yield from self._watch(plan))
         first = self._pairs.first
         senders, receivers = np.flatnonzero(first), np.flatnonzero(~first)
         # S sends first where it opens the session; in an open one R does.
         new, answering = senders[fresh[senders]], receivers[fresh[receivers]]
         inbox: Inbox | None = None
         if not self._pairs.opened:
-            inbox = yield self.send(new, self.step(new, opening.length), opening.length)
+            meet = None
+            if self._peers is not None:  # both ends know which sessions are new
+                peers = self._pairs.peers
+                meet = peers[new], peers[answering]
+            inbox = yield self.send(new, self.step(new, opening.length), opening.length, meet)
         for number, message in enumerate(plan):
             sending = receivers if message.to_sender else senders
             # R's first message carries its nonce where the session is new.
@@ -598,15 +619,29 @@ class PartyBatch:
             if number == 0:
                 waiting = receivers[~fresh[receivers]]
                 bodies[waiting] = self.step(waiting, width)
-            inbox = yield self.send(sending, bodies[sending], message.length + nonce)
+            meet = self._peers
+            if meet is not None and message.to_sender:
+                meet = meet[::-1]
+            inbox = yield self.send(sending, bodies[sending], message.length + nonce, meet)
             answering = senders if message.to_sender else receivers
         self.step(answering, 0, inbox)
         return self.results(close=close)
 
+    def _watch(self, plan: Sequence[Message]) -> Program[Ints]:
+        """Pass the rounds of a batch in which no hosted device has a part."""
+        nothing, local, peers = self._topic.no_messages, self._pairs.local, self._peers
+        if not self._pairs.opened:
+            none = None if peers is None else np.empty(0, np.int64)
+            yield Outbox(self._topic, nothing, none, local=local)
+        for message in plan:
+            addresses, awaits = peers or (None, None)
+            if message.to_sender:
+                addresses, awaits = awaits, addresses
+            yield Outbox(self._topic, nothing, awaits, local=local, addresses=addresses)
+        return np.empty(0, np.int64)
+
     def results(self, *, close: bool = False) -> Ints:
         """[pairs] what each party learned; `close`: the sessions end."""
-        if not len(self._ends):
-            return np.empty(0, np.int64)
         learned = self._workers.run(self._steps(self._ends, results=True, close=close))
         return learned.view(np.int64).ravel()
 

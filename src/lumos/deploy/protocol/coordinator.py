@@ -13,7 +13,7 @@ of life for the deadline, or has sent nothing that is due for twice as long; but
 the devices have answered. So a loaded machine loses nobody.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from statistics import median
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from lumos.deploy.protocol.rounds import Barriers, CoordinatorRounds, Participan
 from lumos.errors import LumosError
 from lumos.exchange.endpoint import changed
 from lumos.exchange.messages import Outbox
-from lumos.secagg.topics import ALIVE, SUM
+from lumos.secagg.topics import ALIVE, PROOF, SUM
 from lumos.typing import Arrays
 
 SLOWER = 10.0
@@ -44,6 +44,10 @@ class CoordinatorStore(ParticipantStore, Protocol):
 
     def leave_out(self, device: int, phase: str) -> None:
         """Record that a device is left out, before it is announced."""
+        ...
+
+    def keep_evidence(self, device: int, content: bytes) -> None:
+        """Keep a file of evidence against a device that lied."""
         ...
 
 
@@ -185,6 +189,9 @@ class CoordinatorParticipant:
             self._log(f"device {device}: a message of a sum breaks the rules; dropped")
         for device, lie in self.job.excluded().items():
             if device not in self.out:
+                evidence = self.job.evidence_files().get(device)
+                if evidence is not None:
+                    self._store.keep_evidence(device, evidence)
                 self._leave_out(device, f"lied in a sum ({lie})", f"excluded: {lie}")
         self._announce()
 
@@ -204,6 +211,12 @@ class CoordinatorParticipant:
         limits = self._limits()
         waiting = [self._lost_at(device, *limits)[0] for device in self._waiting_for()]
         return min([self._mailbox.next_due(hold=self._idle()), *waiting])
+
+    def awaited(self) -> Set[int]:
+        """Return those of whom something has to come before it goes on; none: not known."""
+        if self._rounds is None or not self.job.is_prompt(self.phase):
+            return frozenset()
+        return self._rounds.awaited()
 
     def _begin(self) -> CoordinatorRounds[None]:
         job = self.job
@@ -275,7 +288,8 @@ class CoordinatorParticipant:
     def _opens(self, attempt: int) -> bool:
         """Return whether devices may have given out shares in an attempt at the present phase."""
         return any(
-            key[:2] == (self.phase, attempt) and data.topic == ALIVE.name
+            key[:2] == (self.phase, attempt)
+            and (data.topic == ALIVE.name or (data.topic == PROOF.name and data.count))
             for key, envelopes in self._recorded.items()
             for data in envelopes.values()
         )

@@ -26,7 +26,7 @@ run: a question needs its two ends and the broker.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Protocol
 
 import msgspec
@@ -79,6 +79,7 @@ class DeviceParticipant:
         now: the time.
         log: called with a line, without anything private, where a message was dropped.
         pairs: answered pairs, also of before a restart; None: none, and in memory only.
+        tree_tick: seconds between two ticks while trees are built; None: as long.
     """
 
     rounds_type: type[DeviceRounds[None]] = DeviceRounds
@@ -98,12 +99,13 @@ class DeviceParticipant:
         now: float,
         log: Callable[[str], None],
         pairs: AnsweredPairs | None = None,
+        tree_tick: float | None = None,
     ) -> None:
         self.device, self.job = device, job
         self._store, self._beat, self._log = store, beat, log
         self._masks = self.masks_type(device, job.total, job.public, pair_key)
-        self._tick = tick
-        self._next_tick: float = tick_before(now, tick) + 1
+        self._ticks = tick, tick if tree_tick is None else tree_tick
+        self._next_tick: float = math.inf
         """The number of the next tick that is used; infinite while there is nothing to do."""
         self._waiting: list[Frame] = []
         """Messages of the coordinator since the last tick."""
@@ -136,6 +138,12 @@ class DeviceParticipant:
         self._mailbox.greet([COORDINATOR, *sorted(self._peers)], now)
         for receiver, data in _outgoing(saved):
             self._mailbox.post(receiver, data, now)
+        self._plan_tick(now)
+
+    @property
+    def _tick(self) -> float:
+        """Seconds between two ticks in the present phase."""
+        return self._ticks[self._is_prompt]
 
     def unread(self, sender: int) -> int:
         """Return the bytes of another participant that wait to be read."""
@@ -224,6 +232,7 @@ class DeviceParticipant:
         self.attempt = 0
         self._store.save(snapshot)
         self._recorded, self._ready, self._came_back = {}, {}, False
+        self._next_tick = math.inf  # numbers of ticks of another length
         self._mailbox.settle(self.phase)
         self._mailbox.tell(COORDINATOR, self._alive())
 
@@ -278,6 +287,12 @@ class DeviceParticipant:
         if self._taken:
             return 0.0
         return min(self._next_tick * self._tick, self._mailbox.next_due(hold=(COORDINATOR,)))
+
+    def awaited(self) -> Set[int]:
+        """Return those of whom something has to come before the device goes on; none: not known."""
+        if self._rounds is None or not self._is_prompt:
+            return frozenset()
+        return self._rounds.awaited()
 
     def _snapshot(self) -> Arrays:
         """Return the snapshot that the next phase begins with."""
@@ -409,3 +424,7 @@ class AnsweringParticipant:
     def next_due(self) -> float:
         """Return the time at which `due` has something to send, if nothing arrives."""
         return self._mailbox.next_due()
+
+    def awaited(self) -> Set[int]:
+        """Return nobody: whatever arrives matters."""
+        return frozenset()

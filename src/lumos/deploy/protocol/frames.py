@@ -8,6 +8,8 @@ in one round, empty or not. The other frames keep rounds going, and hold nothing
 |---|---|---|
 | data | anybody → anybody | the messages of a round |
 | acknowledged | receiver → sender | which envelopes have arrived, and which phases are on disk |
+| asked | sender → receiver | have these envelopes arrived? They are large |
+| wanted | receiver → sender | they have not: send them again |
 | hello | whoever starts → its peers | that it has started, and which envelopes it needs |
 | welcome | peer → whoever started | that all those have arrived |
 | alive | device → coordinator | that it is there, and in which phase |
@@ -30,7 +32,7 @@ from lumos.exchange.endpoint import check_form, check_no_padding
 from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 """Participants with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
@@ -74,6 +76,22 @@ class Acknowledged(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
     durable: int
     boot: bytes
     """The start of the receiver in which they have arrived."""
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True, tag="asked"):
+    """A question in place of a repetition: have these envelopes arrived?"""
+
+    keys: list[RoundKey]
+    copies: list[int]
+    """Number of times each was sent so far."""
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True, tag="wanted"):
+    """The answer about those that have not arrived; the others are acknowledged."""
+
+    keys: list[RoundKey]
+    copies: list[int]
+    """As in the question: the answer to an earlier one asks for nothing."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
@@ -129,7 +147,9 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, tag="closed"):
     """Nobody sent anything."""
 
 
-Frame = Data | Acknowledged | Hello | Welcome | Alive | RunState | MaskedFlags | Closed
+Frame = (
+    Data | Acknowledged | Asked | Wanted | Hello | Welcome | Alive | RunState | MaskedFlags | Closed
+)
 
 RUN_TAG = 32
 """Bytes of the tag of a run: the digest of its signed plan."""

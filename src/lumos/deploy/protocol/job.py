@@ -432,6 +432,10 @@ class TrainingJob:
         """Return the devices that lied in sums, and how, at the coordinator."""
         return {} if self._trainer is None else self._trainer.excluded()
 
+    def evidence_files(self) -> dict[int, bytes]:
+        """Return files of evidence against devices that lied in sums, at the coordinator."""
+        return {} if self._trainer is None else self._trainer.evidence_files()
+
     def state_dict(self, phase: int) -> Arrays:
         """Return the state from which the participant begins `phase` after a restart."""
         arrays: Arrays = {

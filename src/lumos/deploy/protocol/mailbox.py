@@ -8,7 +8,12 @@ that it has lost, and is welcome once it has acknowledged them in its present st
 still need is part of a sender's own snapshot. The phase `FORGOTTEN` does not survive a restart:
 what is acknowledged in it is not kept.
 
-Where many short rounds follow each other (`unhurried`), acknowledgements ride with the next packet.
+A large envelope is not repeated on suspicion: packets between two participants keep their order, so
+its receiver is asked whether it has arrived, and sends that it wants it again if not. A receiver
+that is only slow, or behind a slow link, is not sent the same kilobytes time and again.
+
+Where many short rounds follow each other (`unhurried`), acknowledgements ride with the next packet,
+and nobody asks or answers.
 
 No clock is read here and nothing is sent: `receive` takes what has arrived, `due` returns what is
 to be sent now. So whole federations are tested in one process, with virtual time.
@@ -16,16 +21,19 @@ to be sent now. So whole federations are tested in one process, with virtual tim
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from lumos.deploy.identity import described
 from lumos.deploy.protocol.frames import (
     LOCAL,
     WITH_COORDINATOR,
     Acknowledged,
+    Asked,
     Data,
     Frame,
     Hello,
     RoundKey,
+    Wanted,
     Welcome,
 )
 from lumos.device.shard import COORDINATOR
@@ -43,6 +51,10 @@ ACKNOWLEDGED_WITHIN = 0.4
 """Seconds for which an acknowledgement waits for something else that is sent, at most …"""
 UNHURRIED_WAIT = 1.0
 """… and the smallest first wait where it does."""
+LARGE = 4096
+"""Bytes of an envelope about which its receiver is asked before it is sent again."""
+MAX_ASKED = 256
+"""Envelopes about which one question is answered."""
 MIN_UNREAD = 4 << 20
 """Bytes of one sender in one phase that wait to be read, unless `Mailbox` gets a larger number."""
 ENVELOPE, LENGTH = 256, 40
@@ -62,9 +74,32 @@ class _Unacknowledged:
     wait: float = FIRST_WAIT
     """Seconds until it is sent once more."""
     times: int = 0
-    """Number of times it was sent."""
-    sent: float = 0.0
-    """Time at which it was last sent."""
+    """Number of times it was sent, or asked about."""
+    copies: int = 0
+    """Number of times it was sent …"""
+    first: float = 0.0
+    """… and when for the first time."""
+    is_asked: bool = False
+    """Its receiver was asked about the last copy."""
+    is_wanted: bool = False
+    """Its receiver does not have that."""
+
+    def due_again(self, first_wait: float, now: float) -> None:
+        """Note that it is sent, or asked about, and when that is due again."""
+        if not self.times:
+            self.wait = min(first_wait, MAX_WAIT)
+        elif self.times >= STEADY:
+            self.wait = min(2 * self.wait, MAX_WAIT)
+        self.times += 1
+        self.due = now + self.wait
+
+    def send(self, now: float) -> Data | Hello:
+        """Return a copy."""
+        if not self.copies:
+            self.first = now
+        self.copies += 1
+        self.is_asked = self.is_wanted = False
+        return self.frame
 
 
 @dataclass(slots=True)
@@ -99,6 +134,9 @@ class _Peer:
     """Phases before this one are on its disk."""
     delay: float = FIRST_WAIT / PATIENCE
     """Seconds that its acknowledgements take, in the mean over the last ones."""
+    repeated: dict[RoundKey, float] = field(default_factory=dict)
+    """Seconds that it took from first sending an envelope, which was repeated, to the first
+    acknowledgement. If it is acknowledged again, that was of the first copy."""
 
     def take(self, key: RoundKey) -> None:
         """Forget an envelope from it, as it was read or is refused."""
@@ -201,7 +239,8 @@ class Mailbox:
         for peer in self._peers.values():
             if key in peer.seen:
                 peer.take(key)
-                peer.seen.discard(key)
+                if self.unhurried:  # thousands of rounds
+                    peer.seen.discard(key)
 
     def refuse(self, sender: int, key: RoundKey) -> None:
         """Forget an envelope that came too early; take it when it comes again."""
@@ -259,27 +298,32 @@ class Mailbox:
                 peer.seen.add(frame.key)
                 peer.arrived[frame.key] = frame
             waits = self.unhurried and frame.key.channel in (LOCAL, WITH_COORDINATOR)
-            at = now + ACKNOWLEDGED_WITHIN if waits else now
-            peer.acknowledge_at = min(peer.acknowledge_at, at) if peer.acknowledge else at
-            peer.acknowledge.append(frame.key)
-            self._soon = min(self._soon, at)
+            self._acknowledge(peer, frame.key, now + ACKNOWLEDGED_WITHIN if waits else now)
         elif isinstance(frame, Acknowledged):
             if peer.welcome is not None:
                 self._soon = 0.0
             if frame.boot == peer.boot:  # another start of it knows nothing of these
                 peer.owed.difference_update(frame.keys)
             for key in frame.keys:
-                item = peer.waiting.pop(key, None)
+                took = self._took(peer, key, now)
+                if took is not None:
+                    peer.delay += (took - peer.delay) / 8
                 if key.phase == FORGOTTEN:
                     peer.kept.pop(key, None)
-                # Of one that was repeated nobody knows which is acknowledged.
-                if item is not None and item.times == 1:
-                    peer.delay += (now - item.sent - peer.delay) / 8
             if frame.durable > peer.durable:
                 peer.durable = frame.durable
                 for key in [key for key in peer.kept if key.phase < frame.durable]:
                     del peer.kept[key]
                     peer.waiting.pop(key, None)
+                    peer.repeated.pop(key, None)
+        elif isinstance(frame, Asked):
+            if not self.unhurried:
+                self._answer(sender, frame, now)
+        elif isinstance(frame, Wanted):
+            for key, copies in zip(frame.keys, frame.copies, strict=False):
+                item = peer.waiting.get(key)
+                if item is not None and item.is_asked and item.copies == copies:
+                    item.is_wanted, item.due, self._soon = True, now, 0.0
         elif isinstance(frame, Hello):
             peer.welcome, self._soon = frame, 0.0
         elif isinstance(frame, Welcome):
@@ -288,6 +332,40 @@ class Mailbox:
         else:
             return False
         return True
+
+    @staticmethod
+    def _took(peer: _Peer, key: RoundKey, now: float) -> float | None:
+        """Return the seconds until an envelope was acknowledged; None where that is not known."""
+        item = peer.waiting.pop(key, None)
+        if item is None:
+            return peer.repeated.pop(key, None)
+        if item.copies != 1:  # nobody knows which of them is acknowledged
+            peer.repeated[key] = now - item.first
+            return None
+        return now - item.first
+
+    def _answer(self, sender: int, question: Asked, now: float) -> None:
+        """Acknowledge what has arrived, and ask for what has not.
+
+        The answer depends on what this sender has sent, and not on the progress of rounds: so it
+        tells the coordinator nothing of others.
+        """
+        peer, wanted = self._peer(sender), Wanted([], [])
+        asked = zip(question.keys, question.copies, strict=False)
+        for key, copies in islice(asked, MAX_ASKED):
+            if key.phase < self._durable or key in peer.seen:
+                self._acknowledge(peer, key, now)
+            else:
+                wanted.keys.append(key)
+                wanted.copies.append(copies)
+        if wanted.keys:
+            self.tell(sender, wanted)
+
+    def _acknowledge(self, peer: _Peer, key: RoundKey, at: float) -> None:
+        """Acknowledge an envelope, at this time or before."""
+        peer.acknowledge_at = min(peer.acknowledge_at, at) if peer.acknowledge else at
+        peer.acknowledge.append(key)
+        self._soon = min(self._soon, at)
 
     def _is_new(self, peer: _Peer, key: RoundKey) -> bool:
         """Return whether an envelope may still be read, and has not arrived before."""
@@ -329,11 +407,20 @@ class Mailbox:
             if peer.welcome is not None and self._has_all(peer, peer.welcome, now):
                 frames.append(Welcome(peer.welcome.boot))
                 peer.welcome = None
+            question = Asked([], [])
             for item in (*peer.waiting.values(), peer.hello):
                 if item is not None and item.due <= now:
-                    frames.append(item.frame)
+                    frame = item.frame
+                    if isinstance(frame, Data) and self._asks(item, frame):
+                        question.keys.append(frame.key)
+                        question.copies.append(item.copies)
+                        item.is_asked = True
+                    else:
+                        frames.append(item.send(now))
                     least = UNHURRIED_WAIT if self.unhurried else MIN_WAIT
-                    _sent(item, max(PATIENCE * peer.delay, least), now)
+                    item.due_again(max(PATIENCE * peer.delay, least), now)
+            if question.keys:
+                frames.append(question)
             if peer.acknowledge and (told or frames or peer.acknowledge_at <= now):
                 told.append(Acknowledged(peer.acknowledge, self._durable, self._boot))
                 peer.acknowledge = []
@@ -341,6 +428,12 @@ class Mailbox:
                 packets.append((participant, told + frames))
         self._soon = self._next_due(hold) if devices_only else 0.0
         return packets
+
+    def _asks(self, item: _Unacknowledged, data: Data) -> bool:
+        """Return whether to ask about an envelope that is due, in place of sending it."""
+        return (
+            item.copies > 0 and not item.is_wanted and not self.unhurried and _size(data) >= LARGE
+        )
 
     def next_due(self, hold: Collection[int] = ()) -> float:
         """Return the time at which something is sent again; infinite while nothing waits.
@@ -402,13 +495,3 @@ class Mailbox:
 def _size(data: Data) -> int:
     """Return the bytes that an envelope takes, or somewhat more."""
     return ENVELOPE + len(data.body) + 4 * len(data.topic) + LENGTH * len(data.lengths or ())
-
-
-def _sent(item: _Unacknowledged, first_wait: float, now: float) -> None:
-    """Note that an envelope is sent, and when it is due again."""
-    if not item.times:
-        item.wait = min(first_wait, MAX_WAIT)
-    elif item.times >= STEADY:
-        item.wait = min(2 * item.wait, MAX_WAIT)
-    item.times += 1
-    item.sent, item.due = now, now + item.wait

@@ -11,11 +11,12 @@
 **Rounds between devices** end for all at once, so that nobody shows whom it waits for. A device
 sends an envelope to those in `awaits`, or to all its neighbours and whomever else it has a message
 for. Something is *missing* until it has the envelopes of all in `awaits`, on its disk, or until all
-its own have arrived. From the second tick after that on, at every tick, it sends the coordinator a
-masked flag: 0, or a random word if something is missing (`FlagMasks`). Where the flags of all
-devices at one tick add up to 0, the coordinator closes the round, and announces whether it was
-quiet, which a second flag says. A device goes on when the round is closed, also if something is
-still missing: the coordinator lies, or it has waited for as long as the deadline.
+its own have arrived. From the second tick after that on, at every tick, and at fewer if the round
+takes long, it sends the coordinator a masked flag: 0, or a random word if something is missing
+(`FlagMasks`). Where the flags of all devices at one tick add up to 0, the coordinator closes the
+round, and announces whether it was quiet, which a second flag says. A device goes on when the round
+is closed, also if something is still missing: the coordinator lies, or it has waited for as long as
+the deadline.
 
 *What the flags say.* Masks of two ticks differ, and a device sends one share of each, so the
 coordinator learns of a tick whether nothing is missing anywhere, if it has all shares, and
@@ -26,7 +27,8 @@ less than a tick. A device that has to go on without a message treats its sender
 
 **Stages** are local rounds that end with a gathering: thousands of short rounds would take hours if
 the coordinator closed each. In them a device goes on by itself, and sends an envelope to all its
-neighbours in each, something or nothing. From the second tick after the stage began on it sends
+neighbours in each, something or nothing: in rounds of comparisons to those with larger ids, or to
+those with smaller ones. From the second tick after the stage began on it sends
 masked flags of the *gathering*, and something is missing until it has come to it. Behind the flags
 is room for a word of each device. Where no flag is raised the sum of all shares has the words of
 all, and otherwise every bit of it is random. So the coordinator learns of a tick whether all
@@ -155,10 +157,12 @@ class ParticipantStore(Protocol):
 
 TICK = 0.1
 """Seconds between two ticks, unless the plan says otherwise."""
+SETTLE = 0.02
+"""Seconds for which packets of a round may be on their way before flags are sent, at least."""
 PARTNER_SHIFTS = 64
 """Half the number of devices with which one shares masks of flags: all, if there are up to 129."""
-FEWER_TICKS = ((4, 4), (32, 16))
-"""(ticks since a stage began, from then on flags are sent at every so many ticks)."""
+FEWER_TICKS = ((6, 4), (32, 16))
+"""Pairs (a, b): from a ticks after a round or a stage began on, flags leave at every b-th."""
 REPEATED = 16
 """Ticks whose shares are in a packet: packets can be lost."""
 MAX_TICKS = 512
@@ -167,6 +171,7 @@ MAX_CLOSED = 4096
 """Announcements of the coordinator that a device keeps in a phase."""
 _PLACE = Struct("<5q")
 _WORD = np.dtype("<u8")
+_COORDINATOR_ONLY = frozenset({COORDINATOR})
 
 
 class FlagMasks:
@@ -282,6 +287,7 @@ class _Rounds(Generic[Result]):
     def __post_init__(self) -> None:
         self._numbers = [0] * (GATHERED + 1)
         self._sent: Outbox | None = None
+        self._key: RoundKey | None = None
         self.running = RunningProgram(self.program, self.endpoint)
 
     def advance(self, now: float) -> bool:
@@ -293,7 +299,7 @@ class _Rounds(Generic[Result]):
             key = self.key
             if self.record is not None:  # what arrived is on disk
                 self.mailbox.forget_round(key)
-            self._sent = None
+            self._sent = self._key = None
             self._numbers[key.channel] += 1
             self.running.resume(inbox)
         return True
@@ -313,7 +319,9 @@ class _Rounds(Generic[Result]):
     @property
     def key(self) -> RoundKey:
         """The present round."""
-        return self._next(self._channel)
+        if self._key is None:
+            self._key = self._next(self._channel)
+        return self._key
 
     def _next(self, channel: int) -> RoundKey:
         """Return the first round of a channel that is not over."""
@@ -417,6 +425,7 @@ class DeviceRounds(_Rounds[Result]):
     def __post_init__(self) -> None:
         self._closed: dict[RoundKey, bool] = {}
         self._receivers: set[int] = set()
+        self._awaited: set[int] = set()
         self._began = 0
         """The tick before which the present round began."""
         self._shares: dict[int, bytes] = {}
@@ -464,7 +473,8 @@ class DeviceRounds(_Rounds[Result]):
         if outbox.awaits is None:
             self._receivers = set(self.neighbours.tolist()) | set(outbox.batch.receiver.tolist())
         else:
-            self._receivers = set(np.asarray(outbox.awaits).tolist())
+            self._receivers = set(np.asarray(outbox.addresses).tolist())
+            self._awaited = set(np.asarray(outbox.awaits).tolist()) - {self.me}
         self._receivers -= {self.me}
         self._post(outbox, self._receivers, now, quiet=False)
         if not outbox.local:
@@ -483,11 +493,11 @@ class DeviceRounds(_Rounds[Result]):
         after a loss of power.
         """
         spoken: dict[int, Data] = {}
-        if not self._receivers:
+        if not self._awaited:
             return Inbox(outbox.topic.no_messages, quiet=False)
         if key not in self.recorded:
-            arrived = self._arrived(self._receivers, key)
-            if len(arrived) < len(self._receivers):
+            arrived = self._arrived(self._awaited, key)
+            if len(arrived) < len(self._awaited):
                 self._refuse_haste()
                 return None
             spoken = {sender: data for sender, data in arrived.items() if data.count}
@@ -521,8 +531,8 @@ class DeviceRounds(_Rounds[Result]):
 
     def _of_two(self, outbox: Outbox, key: RoundKey) -> Inbox | None:
         """Wait for the other one."""
-        arrived = self._arrived(self._receivers, key)
-        if self._receivers - set(arrived) - self.out:
+        arrived = self._arrived(self._awaited, key)
+        if self._awaited - set(arrived) - self.out:
             return None
         return Inbox(self._read(outbox, self._over(key, arrived), key), quiet=False)
 
@@ -530,8 +540,8 @@ class DeviceRounds(_Rounds[Result]):
         """Wait until the coordinator closes the round."""
         if not self._is_closed(key):
             if outbox.awaits is not None and key not in self.recorded:
-                arrived = self._arrived(self._receivers, key)
-                if not self._receivers - set(arrived) - self.out:
+                arrived = self._arrived(self._awaited, key)
+                if not self._awaited - set(arrived) - self.out:
                     self._over(key, arrived)  # before the flag says that nothing is missing
             if key not in self._closed:
                 return None
@@ -540,6 +550,15 @@ class DeviceRounds(_Rounds[Result]):
                 return None
             self._record_close(outbox.topic, key, quiet=self._closed.pop(key))
         return self._after_barrier(outbox, self.recorded[key], key)
+
+    def awaited(self) -> Set[int]:
+        """Return those of whom something has to come before the device goes on; none: not known."""
+        if self._sent is None or self._channel in (BETWEEN_DEVICES, OF_BOTH):
+            return frozenset()
+        if self._channel != LOCAL:
+            return _COORDINATOR_ONLY
+        key = self.key
+        return {other for other in self._awaited if self.mailbox.envelope(other, key) is None}
 
     @property
     def _sends_flags(self) -> bool:
@@ -557,22 +576,30 @@ class DeviceRounds(_Rounds[Result]):
     def next_flags(self, tick: int) -> float:
         """Return the first tick from this one on at which flags are sent; infinite without any.
 
-        Not before the second tick after a round began: its envelopes may be on their way. In a
-        stage that takes long, at fewer ticks, the same for all devices.
+        Not before the second tick after a round began, and `SETTLE` seconds after the first one:
+        its envelopes may be on their way. In one that takes long, at fewer ticks, the same for all
+        devices.
         """
         if not self._sends_flags:
             return math.inf
-        tick = max(tick, self._began + 2)
-        if self._in_stage:
-            for age, every in FEWER_TICKS:
-                if tick > self._began + age:
-                    tick = -(-tick // every) * every
+        tick = max(tick, self._began + 1 + max(1, math.ceil(SETTLE / self.tick - 1e-6)))
+        for age, every in FEWER_TICKS:
+            if tick > self._began + age:
+                tick = -(-tick // every) * every
         return tick
 
     def flags(self, tick: int) -> MaskedFlags | None:
-        """Return the masked flags to send at a tick; None where there are none to send."""
+        """Return the masked flags to send at a tick; None where there are none to send.
+
+        Those of ticks that this device has slept through are among them: otherwise the others would
+        have sent theirs for nothing, and devices that rarely wake would share no tick.
+        """
         outbox = self._sent
-        if outbox is None or self.masks is None or self.next_flags(tick) != tick:
+        if outbox is None or self.masks is None:
+            return None
+        first = max(tick - REPEATED, *self._shares, -1) + 1
+        ticks = [due for due in range(first, tick + 1) if self.next_flags(due) == due]
+        if not ticks:
             return None
         key, report = self.key, None
         if self._in_stage:
@@ -586,9 +613,9 @@ class DeviceRounds(_Rounds[Result]):
             arrived = all(self.mailbox.acknowledged(other, key) for other in self._receivers)
             missing = not arrived or not self.mailbox.welcome()
             speaks = bool(outbox.batch.messages)
-        if tick not in self._shares:
-            self._shares[tick] = self.masks.share(
-                key, tick, self.out, missing=missing, speaks=speaks, report=report
+        for due in ticks:
+            self._shares[due] = self.masks.share(
+                key, due, self.out, missing=missing, speaks=speaks, report=report
             )
         self._shares = dict(sorted(self._shares.items())[-REPEATED:])
         return MaskedFlags(key, list(self._shares), b"".join(self._shares.values()))
@@ -720,6 +747,11 @@ class Barriers:
             return np.ones(2, _WORD)
         return None
 
+    def without_flags(self, key: RoundKey) -> Set[int]:
+        """Return the devices of which no flags of a round wait to be added up."""
+        shares = self._rounds.get(key, _OpenRound()).shares
+        return {device for device in self.present() if not shares.get(device)}
+
     def close(self, now: float) -> None:
         """Close the rounds between devices in which nothing is missing."""
         for key in list(self._rounds):
@@ -769,6 +801,18 @@ class CoordinatorRounds(_Rounds[Result]):
     def present(self) -> list[int]:
         """Return the devices that take part."""
         return self.barriers.present()
+
+    def awaited(self) -> Set[int]:
+        """Return those of whom something has to come before it goes on; none: not known."""
+        if (
+            self.running.finished
+            or self._sent is None
+            or self._channel in (BETWEEN_DEVICES, OF_BOTH)
+        ):
+            return frozenset()
+        if self._channel == GATHERED:
+            return self.barriers.without_flags(self.key)
+        return self.missing()
 
     def missing(self) -> set[int]:
         """Return the devices that the present round waits for."""

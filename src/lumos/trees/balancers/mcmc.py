@@ -355,6 +355,11 @@ class WorkloadOrder:
         moved = np.where(sign[concerned] == 0, moved[concerned], 0)
         inbox = yield CHANGED.along(shard, contacted, _WORD_OF[moved], local="stage")
         received = shard.slots(inbox.receiver, inbox.sender)
+        if not (changed.size or received.size):  # a device apart, mostly
+            self._before = None
+            yield from self._ask(received)
+            yield CANDIDATE.to_coordinator(shard, received, np.empty(0, np.uint8))
+            return
         slots = union(contacted, received)
         # Level ends sent how they moved; both rose by one where the two cancel. The others ask.
         self._moved[contacted] = moved
