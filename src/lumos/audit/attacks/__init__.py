@@ -70,6 +70,8 @@ ATTACKS: Registry[Attack] = Registry(
         "colluders": "lumos.audit.attacks.sums:attack_chosen_colluders",
         "poisoning": "lumos.audit.attacks.poisoning:attack_poisoning",
         "sybils": "lumos.audit.attacks.poisoning:attack_sybils",
+        "framing": "lumos.audit.attacks.framing:attack_framing",
+        "equivocation": "lumos.audit.attacks.equivocation:attack_equivocation",
         "broker": "lumos.audit.attacks.traffic:attack_broker",
         "ledger": "lumos.audit.attacks.traffic:attack_ledger_conformance",
     },

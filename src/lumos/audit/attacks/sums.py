@@ -50,7 +50,6 @@ from lumos.graph.facts import facts_of
 from lumos.secagg import AggregateSettings, SecureAggregator, mask_parameters
 from lumos.secagg.coordinator import SecureCoordinator
 from lumos.secagg.noise import Noise
-from lumos.secagg.parameters import DRAWS
 from lumos.secagg.topics import Stage
 from lumos.strict.classify.stages import ClassifySchedule
 from lumos.strict.features import feature_form
@@ -450,7 +449,7 @@ def attack_chosen_colluders(scene: Scene) -> Iterator[AuditRow]:
         f"that lies needs {needed}",
     )
     whole = mask_parameters(settings, scene.graph.devices)
-    failure = DRAWS * (whole.surrounded + whole.parted)
+    failure = whole.draws * (whole.surrounded + whole.parted)
     yield finding(
         "the coordinator with chosen devices",
         f"that {settings.corrupt:.0%} of {scene.graph.devices:,} devices, chosen before the "
