@@ -4,6 +4,7 @@
     python -m benchmarks.small_links vectors    # one vector to calibrate, or three
     python -m benchmarks.small_links embedding  # lengths of embeddings, with own products
     python -m benchmarks.small_links sketch     # weights of earlier rounds of random marks
+    python -m benchmarks.small_links weight     # norms of the sketch beside tokens, in one vector
 
 Graphs are generated, and have no part in docs/strict-results.md. Devices form small groups within
 classes; edges lie in a group, in a class, or anywhere, and so do words. A share of the words tells
@@ -94,6 +95,10 @@ VARIANTS: dict[str, dict[str, Variant]] = {
     "embedding": {
         str(size): ({"products": "own", "embedding": size}, lambda: compared((levels.BOTH,)))
         for size in (8, 12, 16, 24)
+    },
+    "weight": {
+        f"{weight:g}": ({}, partial(patch.dict, levels.SKETCH_WEIGHT, {1: weight}))
+        for weight in (0.7, 1.0, 1.5, 2.0)
     },
     "sketch": {
         f"{fade:g}": ({}, partial(patch.object, levels, "FADE", fade))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from tests.narrow import present
 from tests.strict.classifying import schedule_of
 from tests.strict.composition import honest_noise
@@ -238,12 +239,22 @@ def test_advice_on_scales_helps(kind: str) -> None:
     graph = communities(kind)
     plain = lumos.train(graph, scaling="none")
     (advice,) = [text for text in plain.warnings if "would help" in text]
-    assert "`scaling='standard'` or public bounds (`feature_bounds`)" in advice
+    assert "public bounds (`feature_bounds`) or `scaling='standard'`" in advice
     rows: Any = graph.features
     low, high = rows.min(axis=0), rows.max(axis=0)
     bounded = replace(graph, features=((rows - low) / (high - low)).astype(np.float32))
     for followed in (lumos.train(graph, scaling="standard"), lumos.train(bounded)):
         assert present(followed.own)["test_accuracy"] > present(plain.own)["test_accuracy"] + 0.1
+
+
+def test_advice_on_sparse_features_can_be_followed() -> None:
+    """`standard` would fill their zeros, and is refused."""
+    graph = communities("one column in the thousands")
+    sparse = replace(graph, features=csr_array(np.asarray(graph.features)))
+    plain = lumos.train(sparse, scaling="none")
+    assert any("or `scaling='size'` would help" in text for text in plain.warnings)
+    followed = lumos.train(sparse, scaling="size")
+    assert present(followed.own)["test_accuracy"] > present(plain.own)["test_accuracy"] + 0.1
 
 
 def test_too_few_epochs() -> None:

@@ -218,6 +218,35 @@ def test_fewer_words_than_numbers(words: int) -> None:
     assert encoder.integers().shape == (5, 24)
 
 
+@pytest.mark.parametrize("left", [0, 2, 5, 12])
+def test_devices_with_other_processors_learn_the_same(
+    left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another library rounds otherwise, and gives eigenvectors of the other sign.
+
+    Where fewer rows than numbers of an embedding are left, an orthogonal basis has directions that
+    rounding alone chooses: a device with another processor would embed its tokens elsewhere.
+    """
+    features, rng = random_words(40, 12), np.random.default_rng(1)
+    one, other = encoder_of(features, embedding=6), encoder_of(features, embedding=6)
+    rows = rng.standard_normal((12, 6))
+    rows[left:] = 0
+    spread = rng.standard_normal((40, 21)).sum(axis=0)
+    one.learn_products(rows.ravel(), None)
+    one.learn_spread(spread)
+    eigh = np.linalg.eigh
+
+    def flipped(matrix: np.ndarray) -> Any:
+        variance, directions = eigh(matrix)
+        return variance, directions * rng.choice([-1.0, 1.0], len(matrix))
+
+    monkeypatch.setattr(np.linalg, "eigh", flipped)
+    rounded = rows * (1 + 1e-15 * rng.standard_normal(rows.shape)) + 0.0
+    other.learn_products(rounded.ravel(), None)
+    other.learn_spread(spread)
+    assert_allclose(other.embeddings(), one.embeddings(), atol=1e-9)
+
+
 def test_a_state_is_everything() -> None:
     one, two = (encoder_of(random_words(), embedding=4) for _ in range(2))
     rng = np.random.default_rng(0)

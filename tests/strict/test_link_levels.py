@@ -76,18 +76,20 @@ def test_products_of_integers_are_cosines(width: int) -> None:
     assert (np.abs(levels - right) <= 1).mean() > 0.95
 
 
-def test_vectors_of_both_are_of_norm_one() -> None:
+@pytest.mark.parametrize("tested", [1, 3])
+def test_vectors_of_both_are_of_norm_one(tested: int) -> None:
+    weight = SKETCH_WEIGHT[tested]
     rng = np.random.default_rng(0)
     words, heard = unit_rows(rng, 5, 4), unit_rows(rng, 5, 3)
     words[1] = 0
-    ways = combined(words, heard)
+    ways = combined(words, heard, tested)
     assert tuple(ways) == WAYS
     assert_array_equal(ways[TOKENS], words)
     assert_array_equal(ways[SKETCH], heard)
     assert_allclose(np.linalg.norm(ways[BOTH], axis=1), 1)
     for me, other in combinations(range(5), 2):
-        norms = [np.sqrt(float(np.any(words[i])) + SKETCH_WEIGHT**2) for i in (me, other)]
-        product = words[me] @ words[other] + SKETCH_WEIGHT**2 * heard[me] @ heard[other]
+        norms = [np.sqrt(float(np.any(words[i])) + weight**2) for i in (me, other)]
+        product = words[me] @ words[other] + weight**2 * heard[me] @ heard[other]
         assert ways[BOTH][me] @ ways[BOTH][other] == pytest.approx(product / norms[0] / norms[1])
 
 

@@ -33,6 +33,20 @@ def test_products_have_no_bound_and_semi_honest_runs_say_so() -> None:
     assert "nothing bounds" in summands(schedule_of(protect="none"), 30)
 
 
+def test_a_bound_above_what_all_devices_add_together_is_called_too_loose() -> None:
+    few = schedule_of(devices=60, training=30, validation=15, classes=6, proofs=True)
+    text = summands(few, 600)
+    clips = max(
+        stage.proved_bound(step, stage.width(600)) / stage.clip
+        for stage, step in few.sums
+        if stage.name == "encoder"
+    )
+    assert clips > 60
+    assert f"one that lies can move the sum `encoder` by {clips:.1f} clips" in text
+    many = schedule_of(devices=2000, training=1000, validation=500, classes=6, proofs=True)
+    assert "Too loose" not in summands(many, 600)
+
+
 def test_measured_points_are_those_of_the_results() -> None:
     """`python benchmarks/liars.py` writes them."""
     found = json.loads(RESULTS.read_text("utf-8"))["liars"]

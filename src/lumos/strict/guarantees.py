@@ -481,7 +481,7 @@ def summands(schedule: Schedule, features: int) -> str:
         return "Vectors of exact sums are not clipped: nothing bounds what one device adds."
     if not schedule.strict.proofs:
         return (
-            "Devices are assumed to follow the protocol (no `proofs`): nothing bounds what one "
+            "Devices are assumed to follow the protocol (`--no-proofs`): nothing bounds what one "
             "device adds to a sum, and one that lies can ruin the run."
         )
     largest: dict[str, float] = {}
@@ -495,6 +495,14 @@ def summands(schedule: Schedule, features: int) -> str:
     ]
     unbounded = [name for name, clips in largest.items() if math.isinf(clips)]
     rest = f" Nothing bounds summands of {', '.join(unbounded)}." if unbounded else ""
+    # n honest vectors at the clip move a sum by at most n clips.
+    loose = {name: clips for name, clips in largest.items() if schedule.devices < clips < math.inf}
+    if loose:
+        named = ", ".join(f"`{name}` by {clips:.1f} clips" for name, clips in loose.items())
+        rest += (
+            f" Too loose to help with {schedule.devices:,} devices: one that lies can move the sum "
+            f"{named}, more than the vectors of all devices together."
+        )
     return (
         "Each device proves that its summand is short, or is excluded. So it moves a sum by at "
         f"most this multiple of the clipping norm: {', '.join(bounded)}; k liars by k times as "
@@ -613,6 +621,8 @@ class Found(NamedTuple):
     selection: Selection
     scaled: bool = True
     """False if sizes of features were needed and could not be learnt."""
+    sparse: bool = False
+    """True if features are stored sparse: their zeros stay zeros."""
     largest: float = 0.0
     """Mean size of the largest feature in unit rows."""
     alike: float = 0.0
@@ -641,7 +651,9 @@ def classify_warnings(schedule: ClassifySchedule, found: Found) -> list[str]:
 def _about_features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
     remedy = "public bounds (`feature_bounds`) would help"
     if not schedule.first_stages:
-        remedy = f"`scaling='standard'` or {remedy}"
+        keeps_zeros = found.sparse or schedule.strict.signs == "nonnegative"
+        scaling = "size" if keeps_zeros else "standard"
+        remedy = f"public bounds (`feature_bounds`) or `scaling='{scaling}'` would help"
     if not found.scaled and schedule.first_stages and schedule.noisy:
         yield (
             f"features were not brought to one scale: {schedule.training:,} training devices are "

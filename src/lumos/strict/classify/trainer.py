@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from lumos.errors import InputError, ProtocolError
 from lumos.exchange.endpoint import Endpoint, Program
@@ -411,6 +412,7 @@ class StrictClassifier(StrictTrainer):
             width=self.encoder.width,
             selection=self.selection,
             scaled=self.scaling is None or self.scaling.learnt,
+            sparse=bool(issparse(self.features)),
             largest=self.encoder.largest_feature(),
             alike=self.encoder.alike(),
         )

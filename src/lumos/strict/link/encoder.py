@@ -205,6 +205,8 @@ FLATTEN = 0.25
 """Exponent of whitening: directions are scaled by variance^-1/4, half way to equal variances."""
 MIN_VARIANCE = 0.01
 """Smallest variance of a direction, relative to the largest."""
+RANK_TOLERANCE = 1e-9
+"""Length of a column outside the span of those before it, relative to the largest, that is 0."""
 
 
 class LinkEncoder:
@@ -242,19 +244,21 @@ class LinkEncoder:
         self._weigh(np.maximum(total * root, max(MIN_COUNT, 2 * spread * root)) ** -0.5)
 
     def learn_products(self, total: Doubles, noise: Noise | None) -> None:
-        """Learn the basis from a sum of products; directions beyond the number of tokens are 0.
+        """Learn the basis from a sum of products; directions beyond its rank are 0.
 
         Rows are shrunk first by the positive-part James-Stein estimator: the row of a rare token is
-        mostly noise, and becomes 0.
+        mostly noise, and becomes 0. If fewer than K rows are left, rounding alone would choose the
+        other directions, and devices with different processors would not agree on them.
         """
         rows = total.reshape(self.basis.shape)
         if noise is not None:
             energy = (rows * rows).sum(axis=1, keepdims=True)
             expected = self.basis.shape[1] * noise.total**2
             rows = rows * np.maximum(0.0, 1 - expected / np.maximum(energy, expected))
-        found = np.linalg.qr(rows)[0]
+        found, right = np.linalg.qr(rows)
+        length = np.abs(np.diag(right))
         self.basis = np.zeros_like(self.basis)
-        self.basis[:, : found.shape[1]] = found
+        self.basis[:, : found.shape[1]] = found * (length > RANK_TOLERANCE * length.max())
 
     def learn_spread(self, total: Doubles) -> None:
         """Learn the whitening from the sum of `spread`."""
@@ -264,6 +268,8 @@ class LinkEncoder:
         matrix[above] = total / np.where(above[0] == above[1], 1, np.sqrt(2))
         matrix = matrix + matrix.T - np.diag(np.diag(matrix))
         variance, directions = np.linalg.eigh(matrix)
+        largest = np.abs(directions).argmax(axis=0)
+        directions = directions * np.sign(directions[largest, np.arange(size)])  # on any processor
         variance = np.maximum(variance, MIN_VARIANCE * max(float(variance.max()), 1e-12))
         self.mixing = directions * variance**-FLATTEN
 

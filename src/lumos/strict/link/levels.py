@@ -47,8 +47,9 @@ would be too small."""
 MIN_STEPS = math.sqrt(10)
 """Smallest norm of a unit vector in integer steps, so that no two thresholds of calibration, which
 are 0.1 apart, are the same whole number."""
-SKETCH_WEIGHT = 0.7
-"""Norm of the neighbourhood sketch beside tokens of norm 1, in the vector of both."""
+SKETCH_WEIGHT = {1: 1.5, len(WAYS): 0.7}
+"""By the number of vectors that are tested: norm of the neighbourhood sketch beside tokens of norm
+1, in the vector of both. A single vector is that of few devices, whose tokens noise hides."""
 COSINES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65)
 """Thresholds of calibration, of which a run uses 1, 3 or 7."""
 SURE = {1: 1.0, len(WAYS): 1.5}
@@ -59,9 +60,9 @@ ROOM = 1.5
 """Largest squared norm of an integer vector, in those of a unit vector."""
 
 
-def combined(tokens: Doubles, sketch: Doubles) -> dict[str, Doubles]:
-    """Return [hosted, width] unit vectors by name of `WAYS`."""
-    both = np.concatenate([tokens, SKETCH_WEIGHT * sketch], axis=1)
+def combined(tokens: Doubles, sketch: Doubles, tested: int) -> dict[str, Doubles]:
+    """Return [hosted, width] unit vectors by name of `WAYS`, if `tested` of them are tested."""
+    both = np.concatenate([tokens, SKETCH_WEIGHT[tested] * sketch], axis=1)
     return {TOKENS: tokens, SKETCH: sketch, BOTH: unit(both)}
 
 

@@ -231,7 +231,7 @@ class LinkResult:
             sketch.repeat(number, sent)
             marks = sent[shard.neighbours].astype(np.int64)
             sketch.receive(shard.owner, np.arange(len(marks)), marks)
-        vectors = combined(encoder.embeddings(), sketch.vectors())
+        vectors = combined(encoder.embeddings(), sketch.vectors(), len(schedule.compared))
         reading = Reading.of(weights, strict.query_bits)
         used = vectors[BOTH if reading.way == ALONE else reading.way]
         return LinkResult(

@@ -194,8 +194,9 @@ class StrictLinker(StrictTrainer):
 
     def calibrate(self) -> Program[None]:
         """Have each device learn the bucket of one edge, and of one non-neighbour."""
-        self._compared = combined(self.encoder.embeddings(), self.sketch.vectors())
-        vectors = {way: integers(self._compared[way]) for way in self.schedule.compared}
+        tested = self.schedule.compared
+        self._compared = combined(self.encoder.embeddings(), self.sketch.vectors(), len(tested))
+        vectors = {way: integers(self._compared[way]) for way in tested}
         self._budget = AnswerBudget.unused(len(self.shard))
         self.histograms = yield from self._histograms(vectors, self._budget)
 
