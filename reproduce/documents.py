@@ -23,7 +23,7 @@ from lumos.errors import InputError
 from lumos.evaluation.pool import plain_settings
 from lumos.storage import write_text
 from lumos.training.profile import PAPER, STRICT
-from reproduce import claims, heterogeneity, liars_tables, sentences, strict_tables
+from reproduce import claims, held_out_tables, heterogeneity, liars_tables, sentences, strict_tables
 from reproduce.dense import DENSE_EPSILONS, DIMENSIONS
 from reproduce.evaluation import MEASURES, Outcome, PaperEvaluation, Scores
 from reproduce.figures import COST_MEASURES, cost_by_balancer
@@ -573,6 +573,12 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     ),
     "strict-small-links": lambda kept: table(
         strict_tables.SMALL_LINK_HEADINGS, strict_tables.small_link_rows(kept.read)
+    ),
+    "held-out-choices": lambda kept: table(
+        held_out_tables.CHOICE_HEADINGS, held_out_tables.choice_rows(kept.read("held-out.json"))
+    ),
+    "held-out-families": lambda kept: table(
+        held_out_tables.FAMILY_HEADINGS, held_out_tables.family_rows(kept.read("held-out.json"))
     ),
     "strict-links": lambda kept: table(
         ["", *strict_tables.LINK_GRAPHS], strict_tables.link_rows(kept.read)
