@@ -282,8 +282,8 @@ def test_an_attempt_is_made_once_and_in_order() -> None:
     restarted.begin(0, 1, opened, 8)  # replays the attempt that it opened
     with pytest.raises(AlreadyOpened, match="another attempt"):
         restarted.begin(0, 2, opened, 9)
-    again = Attempts()
-    again.begin(0, 0, opened, 7)  # replays the attempt that was called off, and cannot open it
+    replaying = Attempts()
+    replaying.begin(0, 0, opened, 7)  # replays the attempt that was called off, and cannot open it
     with pytest.raises(AlreadyOpened, match="for something else"):
         opened.open(Opening(step=0, number=7, told=b""))
     attempts.begin(1, 0, opened, 9)
