@@ -8,9 +8,10 @@ neighbours, any other for everybody. With ticks it is the time that the protocol
 its devices are as slow, and its packets as late, as the draw says.
 
 Two scenarios have less than the whole protocol: the tree network alone, timed on trees of many
-sizes, and work that is proportional to the number of branches. For them a graph can be as large as
-Facebook (`--whole`). `--one-machine` times an epoch of the simulation of all devices, as the paper
-did. `--processes` compares the processor time of devices with that of real processes.
+sizes, and branches alone, whose unit is one branch of a device that is not slow. For them a graph
+can be as large as Facebook (`--whole`). `--one-machine` times an epoch of the simulation of all
+devices, as the paper did. `--processes` compares the processor time of devices with that of real
+processes.
 
     python benchmarks/heterogeneity.py [--graphs demo:60 facebook:100] [--tasks classify link]
         [--repeats 5] [--epochs 6] [--draws 40] [--whole facebook lastfm]
@@ -59,6 +60,8 @@ from benchmarks.real_devices import up
 from reproduce.device_model import elements_of
 from reproduce.epoch_cost import STAND_IN_FEATURES, simulated_federation
 from tests.deploy.conftest import split_into_devices
+
+from reproduce import heterogeneity as tables
 
 KINDS = ("none", "greedy", "mcmc", "optimal")
 SLOW_SHARE, SLOWER = 0.1, 5.0
@@ -314,11 +317,10 @@ class TreeCost(NamedTuple):
     explained: float
     """R² of the fit of both together."""
 
-    def rounds(self, trees: Balanced, width: int, *, whole: bool) -> list[Round]:
-        """Return the rounds of an epoch with no work but this; `whole`: not only b · branches."""
+    def rounds(self, trees: Balanced, width: int) -> list[Round]:
+        """Return the rounds of an epoch with no work but this."""
         terms = np.stack([np.ones(trees.graph.devices), trees.workload, elements_of(trees, width)])
-        chosen = np.array([1.0, 1.0, 1.0] if whole else [0.0, 1.0, 0.0])
-        works = [np.maximum((chosen * of) @ terms, 0.0) for of in (self.forward, self.backward)]
+        works = [np.maximum(of @ terms, 0.0) for of in (self.forward, self.backward)]
         first, last = Round("neighbours", works[0]), Round("receives", works[1])
         return [first, Round("neighbours", np.zeros(trees.graph.devices)), last]
 
@@ -406,14 +408,24 @@ def path_seconds(
     return float(np.mean(found))
 
 
+def branch_scenarios(trees: Balanced, seed: int, draws: int) -> dict[str, float]:
+    """Return the most branches of a device; and with slow ones, where theirs count as more."""
+    drawn = (
+        Devices.drawn(trees.graph.devices, (seed, draw), slow=True, links=False)
+        for draw in range(draws)
+    )
+    slow = np.mean([(one.slowness * trees.workload).max() for one in drawn])
+    return {"branches, equal": float(trees.max_workload), "branches, slow": float(slow)}
+
+
 def network_scenarios(trees: Balanced, cost: TreeCost, seed: int, draws: int) -> dict[str, float]:
-    """Return the scenarios without a protocol."""
-    found, graph = {}, trees.graph
-    for name, whole in (("work by workload", False), ("tree network", True)):
-        rounds = cost.rounds(trees, graph.feature_count, whole=whole)
-        found[f"{name}, equal"] = path_seconds(graph, rounds, seed, 1, slow=False)
-        found[f"{name}, slow"] = path_seconds(graph, rounds, seed, draws)
-    return found
+    """Return the seconds of the tree network."""
+    graph = trees.graph
+    rounds = cost.rounds(trees, graph.feature_count)
+    return {
+        "tree network, equal": path_seconds(graph, rounds, seed, 1, slow=False),
+        "tree network, slow": path_seconds(graph, rounds, seed, draws),
+    }
 
 
 def protocol_scenarios(
@@ -492,6 +504,7 @@ def federations(name: str, task: str, asked: Any, results: Results) -> None:
                     "seed": seed,
                     "largest": trees.max_workload,
                     "processor": float(spent.mean()),
+                    "branches": branch_scenarios(trees, seed, asked.draws),
                     "seconds": {**seconds, **measured},
                 }
                 results.add(("federations", name, task, kind), record)
@@ -519,7 +532,8 @@ def whole(name: str, asked: Any, results: Results) -> None:
             record = {
                 "seed": seed,
                 "largest": trees.max_workload,
-                "branches": int(trees.workload.sum()),
+                "all_branches": int(trees.workload.sum()),
+                "branches": branch_scenarios(trees, seed, asked.draws),
                 "fit": [of.tolist() for of in (cost.forward, cost.backward)],
                 "explained": cost.explained,
                 "seconds": network_scenarios(trees, cost, seed, asked.draws),
@@ -552,7 +566,7 @@ def one_machine(name: str, task: Any, asked: Any, results: Results) -> None:
             record = {
                 "seed": seed,
                 "largest": trees.max_workload,
-                "branches": int(trees.workload.sum()),
+                "all_branches": int(trees.workload.sum()),
                 "seconds": {"one machine": float(np.median(times[1:]))},
             }
             results.add(("one machine", name, task, kind), record)
@@ -593,29 +607,17 @@ def processes(name: str, asked: Any, results: Results) -> None:
         )
 
 
-def savings(records: dict[str, list[dict[str, Any]]], scenario: str) -> dict[str, list[float]]:
-    """By balancer, the share of time saved in each repetition, in %."""
-    before = [one["seconds"][scenario] for one in records["none"]]
-    return {
-        kind: [
-            100 * (1 - one["seconds"][scenario] / base)
-            for one, base in zip(records[kind], before, strict=True)
-        ]
-        for kind in KINDS
-    }
-
-
 def show(results: Results, place: tuple[str, ...]) -> None:
     """Print a line for each scenario."""
     records: Any = results.found
     for name in place:
         records = records[name]
-    for scenario in records["none"][0]["seconds"]:
+    for scenario in tables.scenarios(records):
         cells = []
-        for kind, values in savings(records, scenario).items():
-            seconds = np.mean([one["seconds"][scenario] for one in records[kind]])
-            error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else math.nan
-            cells.append(f"{kind} {1e3 * seconds:.2f} ms ({np.mean(values):+.1f} ± {error:.1f} %)")
+        for kind in KINDS:
+            time = tables.shown_time(tables.times(records, kind, scenario), scenario)
+            saving = tables.shown_saving(tables.saved(records, kind, scenario))
+            cells.append(f"{kind} {time} (saves {saving})")
         print(f"{', '.join(place)}; {scenario}: {'; '.join(cells)}", flush=True)
 
 

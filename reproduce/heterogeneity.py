@@ -17,8 +17,8 @@ TASKS = ("classify", "link")
 COMMAND = "python benchmarks/heterogeneity.py"
 SCENARIOS = {
     "one machine": "one machine computes all trees",
-    "work by workload, equal": "work proportional to branches",
-    "work by workload, slow": "work proportional to branches, 10 % of devices 5 times slower",
+    "branches, equal": "work proportional to branches",
+    "branches, slow": "work proportional to branches, 10 % of devices 5 times slower",
     "tree network, equal": "tree network as timed",
     "tree network, slow": "tree network as timed, 10 % slower",
     "protocol, equal": "whole protocol",
@@ -38,7 +38,7 @@ GRAPHS = {
 }
 CLAIMS = (
     ("one machine", "{graph}", "one machine"),
-    ("whole", "{graph}", "work by workload, slow"),
+    ("whole", "{graph}", "branches, slow"),
     ("whole", "{graph}", "tree network, slow"),
     ("federations", "{graph}:100", "protocol, slow"),
     ("federations", "{graph}:100", "protocol, slow, links, ticks"),
@@ -48,14 +48,21 @@ CLAIMS = (
 Found = Mapping[str, Any]
 
 
-def seconds(records: Mapping[str, Sequence[Any]], kind: str, scenario: str) -> list[float]:
-    """Return the time of an epoch in each repetition."""
-    return [one["seconds"][scenario] for one in records[kind]]
+def scenarios(records: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the scenarios that were measured."""
+    one = records["none"][0]
+    return [*one.get("branches", ()), *one["seconds"]]
+
+
+def times(records: Mapping[str, Sequence[Any]], kind: str, scenario: str) -> list[float]:
+    """Return the time of an epoch in each repetition, in seconds or in branches."""
+    unit = "branches" if scenario.startswith("branches") else "seconds"
+    return [one[unit][scenario] for one in records[kind]]
 
 
 def saved(records: Mapping[str, Sequence[Any]], kind: str, scenario: str) -> list[float]:
     """Return how much less than without balancing that is in each repetition, in %."""
-    pairs = zip(seconds(records, kind, scenario), seconds(records, "none", scenario), strict=True)
+    pairs = zip(times(records, kind, scenario), times(records, "none", scenario), strict=True)
     return [100 * (1 - time / before) for time, before in pairs]
 
 
@@ -65,19 +72,23 @@ def rows(found: Found, task: str) -> list[list[str]]:
     for part, graph in PARTS:
         records = found.get(part, {}).get(graph, {}).get(task)
         for scenario, name in SCENARIOS.items():
-            if records is None or scenario not in records["none"][0]["seconds"]:
+            if records is None or scenario not in scenarios(records):
                 continue
-            cells = [GRAPHS[graph], name, _time(seconds(records, "none", scenario))]
-            made.append([*cells, *(_saving(saved(records, kind, scenario)) for kind in KINDS)])
+            cells = [GRAPHS[graph], name, shown_time(times(records, "none", scenario), scenario)]
+            made.append([*cells, *(shown_saving(saved(records, kind, scenario)) for kind in KINDS)])
     return made
 
 
-def _time(values: Sequence[float]) -> str:
+def shown_time(values: Sequence[float], scenario: str) -> str:
+    """Return the mean as tables show it."""
+    if scenario.startswith("branches"):
+        return f"{float(np.mean(values)):,.0f} branches"
     mean = 1e3 * float(np.mean(values))
     return f"{mean:,.0f} ms" if mean >= 100 else f"{mean:.3g} ms"
 
 
-def _saving(values: Sequence[float]) -> str:
+def shown_saving(values: Sequence[float]) -> str:
+    """Return mean and standard error as tables show them."""
     shown = f"{np.mean(values) + 0.0:.1f}".replace("-0.0", "0.0")
     if len(values) < 2:
         return f"{shown} %"
