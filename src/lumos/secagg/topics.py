@@ -269,7 +269,7 @@ def published_bytes(holders: int, threshold: int) -> int:
 
 def pledge_bytes(neighbours: int) -> int:
     """Bytes of one `pledge` message."""
-    return PLEDGE_BYTES * neighbours + SIGNATURE
+    return PLEDGE_BYTES * neighbours + PUBLIC_HASH + SIGNATURE
 
 
 def confirmed_bytes(neighbours: int) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from lumos.audit.attacks import attack
 from lumos.audit.harness import Scene
@@ -22,8 +23,8 @@ from lumos.exchange.transports import TRANSPORTS, Transport
 from lumos.graph import Graph
 from lumos.secagg import AggregateSettings, masks
 from lumos.secagg.bounded import BoundedAggregator, BoundedCoordinator
-from lumos.secagg.evidence import Evidence
-from lumos.typing import Bytes, Flags
+from lumos.secagg.evidence import ShownEvidence, WrongCommitment
+from lumos.typing import Bytes
 
 DEVICES, WIDTH, BOUND = 20, 8, 1.01
 VICTIM, LIARS = 8, 2
@@ -66,16 +67,15 @@ class GivesOtherShare(Framer):
 class ExcludesAtOnce(BoundedCoordinator):
     """A broken variant: one pledge that differs excludes a device."""
 
-    def _differing_at_most(self) -> int:
+    def _differing_at_most(self, form: Any) -> int:
         return 0
 
 
 class TakesAnyShare(BoundedCoordinator):
     """A broken variant: it does not compare shares with what their givers pledged."""
 
-    def _given_as_pledged(self, answers: Any, pledged: Bytes, holders: Any, attempt: Any) -> Flags:
-        given: Flags = answers.answering.copy()
-        return given
+    def _as_pledged(self, case: Any, attempt: Any) -> bool:
+        return True
 
 
 class FramingCoordinator(BoundedCoordinator):
@@ -85,15 +85,14 @@ class FramingCoordinator(BoundedCoordinator):
     revealed: ClassVar[bytes] = b""
     victim: ClassVar[int] = VICTIM
 
-    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
-        record, signature = self._signed(attempt, self.victim)
-        secret = secrets[self.victim]
+    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[ShownEvidence]:
+        record, secret = attempt.record(self.victim), secrets[self.victim]
         if self.kind == "other commitment":
-            record = record._replace(commitment=bytes(48))
+            record = replace(record, commitment=bytes(48))
         elif self.kind == "other secret":
             secret = secret.copy()
             secret[0] ^= 1
-        return [Evidence.of_commitment(record, self.victim, secret, signature)]
+        return [WrongCommitment.of(self.victim, record, secret)]
 
     def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:
         type(self).revealed = b"".join(sent.values())
