@@ -52,6 +52,17 @@ def test_a_share_outside_the_field_is_its_givers_lie() -> None:
     np.testing.assert_allclose(outcome.totals[OTHER][0], expected, atol=1e-8)
 
 
+def shares_of(attempt: Any, shown: dict[int, bytes], device: int) -> np.ndarray:
+    """[k, 16] the shares of a device that all its holders gave out."""
+    k = PARAMETERS.neighbours
+    given = np.zeros((k, 16), np.uint8)
+    for slot in np.flatnonzero(attempt.holders[device]).tolist():
+        holder = attempt.neighbours[device, slot]
+        place = int(attempt.holders[holder, : k - 1 - slot].sum())
+        given[slot] = np.frombuffer(shown[holder], np.uint8).reshape(-1, 16)[place]
+    return given
+
+
 class FramesByUnansweredShares(BoundedCoordinator):
     """Evidence against an honest device, with a share that nobody gave out."""
 
@@ -68,12 +79,7 @@ class FramesByUnansweredShares(BoundedCoordinator):
         return [WrongShares(OTHER, record, attempt.pledge[OTHER], forged.tobytes(), packed)]
 
     def _self_secrets(self, attempt: Any, shown: Any) -> Any:
-        k = self.parameters.neighbours
-        given, answering = np.zeros((k, 16), np.uint8), attempt.holders[OTHER]
-        for slot, holder in enumerate(self._graph.of(np.array([OTHER]))[0].tolist()):
-            place = int(attempt.holders[holder, : k - 1 - slot].sum())
-            given[slot] = np.frombuffer(shown[holder], np.uint8).reshape(-1, 16)[place]
-        self.answers = given, answering
+        self.answers = shares_of(attempt, shown, OTHER), attempt.holders[OTHER]
         return super()._self_secrets(attempt, shown)
 
     def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -12,7 +12,6 @@ from tests.secagg.federation import drawn_graph
 from tests.secagg.test_bounded import (
     LIAR,
     OTHER,
-    SETTINGS,
     TOTAL,
     DisagreesWithMany,
     Liar,
@@ -25,13 +24,14 @@ from tests.secagg.test_bounded import (
     WrongWord,
     run,
 )
+from tests.secagg.test_bounded_attacks import PARAMETERS, shares_of
 
 from lumos.device import Shard
+from lumos.errors import InputError
 from lumos.exchange import Program
 from lumos.secagg import evidence, masks, signing
 from lumos.secagg.bounded import BoundedCoordinator
 from lumos.secagg.evidence import AnyEvidence, Attempt, EvidenceFile
-from lumos.secagg.parameters import mask_parameters
 from lumos.secagg.topics import REVEAL
 
 LIES = {
@@ -46,6 +46,7 @@ LIES = {
 }
 """Every lie of which there is evidence, and its kind."""
 
+LABELS = {kind: str(kind.__struct_config__.tag) for kind in get_args(AnyEvidence)}
 replaced = msgspec.structs.replace
 
 
@@ -77,7 +78,7 @@ def test_a_lie_leaves_evidence_that_holds_in_one_form_only(liar: type[Liar]) -> 
     outcome = run({LIAR: liar})
     [(device, file)] = outcome.party.evidence.items()
     assert device == LIAR == file.device
-    assert file.case.__struct_config__.tag == LIES[liar]
+    assert LABELS[type(file.case)] == LIES[liar]
     assert file.lie == outcome.excluded[LIAR]
     assert file.proves()
     assert EvidenceFile.read(file.packed()) == file
@@ -85,7 +86,7 @@ def test_a_lie_leaves_evidence_that_holds_in_one_form_only(liar: type[Liar]) -> 
     for other in changes(replaced(file, plan=b"")):
         try:
             read = EvidenceFile.read(other.packed())
-        except (OverflowError, evidence.InputError):
+        except (OverflowError, InputError):
             continue
         assert read == replaced(file, plan=other.plan) or not read.proves(), other
 
@@ -124,8 +125,9 @@ class Keeps(BoundedCoordinator):
         return super()._answers(inbox, attempt, expected, what)
 
     def _self_secrets(self, attempt: Any, shown: Any) -> Any:
-        found = super()._self_secrets(attempt, shown)
-        self.secrets[len(self.sent) - 1] = found[0].get(OTHER)
+        found: Any = super()._self_secrets(attempt, shown)
+        given = shares_of(attempt, shown, OTHER)
+        self.secrets[len(self.sent) - 1] = found[0].get(OTHER), given
         return found
 
 
@@ -137,7 +139,6 @@ class ToldOtherwise(Liar):
         self.context = b"other sums"
 
 
-PARAMETERS = mask_parameters(SETTINGS, TOTAL)
 FRAMEABLE = 2 * PARAMETERS.threshold - PARAMETERS.neighbours - 1
 NEIGHBOURS = drawn_graph(TOTAL, PARAMETERS.neighbours).of(np.array([OTHER]))[0].tolist()
 assert LIAR not in NEIGHBOURS
@@ -165,13 +166,15 @@ class Sent:
         self.others = facts
         self.pledges = {device: (body[:size], body[-64:]) for device, body in messages.items()}
         attempt = party.sent[number]
-        self.record = attempt.record(OTHER) if OTHER in attempt.proofs else None
-        if self.record is not None:
+        self.proved = OTHER in attempt.proofs
+        if self.proved:
+            self.record: evidence.Signed = attempt.record(OTHER)
             self.vector, self.proof = attempt.vector(OTHER), attempt.proof(OTHER)
+            self.present = attempt.holders[OTHER]
         self.answers = {
             what: given for (place, what), given in party.answers.items() if place == number
         }
-        self.secret = party.secrets.get(number)
+        self.secret, self.shares = party.secrets.get(number, (None, None))
 
 
 Memory = dict[tuple[int, bytes], tuple[Attempt, bytes, tuple[bytes, ...]]]
@@ -225,7 +228,7 @@ def forms(sent: list[Sent]) -> list[Attempt]:
 
 def accusations(sent: list[Sent]) -> Iterator[tuple[AnyEvidence, Attempt]]:
     """Every piece of evidence against the honest device that can be put together."""
-    full = [one for one in sent if one.record is not None]
+    full = [one for one in sent if one.proved]
     for attempt in forms(sent):
         count = attempt.form.frameable + 1
         for own, theirs in product(sent, sent):
@@ -247,6 +250,10 @@ def accusations(sent: list[Sent]) -> Iterator[tuple[AnyEvidence, Attempt]]:
             yield evidence.InvalidProof(OTHER, record, other.vector, one.proof), attempt
             if other.secret is not None:
                 yield evidence.WrongCommitment.of(OTHER, record, other.secret), attempt
+                for here in (one.present, other.present):
+                    answers = evidence.SharesOf(OTHER, other.shares, here, here, record.published)
+                    for count in (PARAMETERS.threshold, attempt.form.threshold):
+                        yield evidence.WrongShares.of(answers, record, pledge, count), attempt
             for what, (given, signature) in other.answers.items():
                 for named in dict.fromkeys((what, "share", "seed")):
                     yield (
@@ -260,9 +267,7 @@ def accusations(sent: list[Sent]) -> Iterator[tuple[AnyEvidence, Attempt]]:
 
 def framed(sent: list[Sent]) -> set[str]:
     """Return the kinds of evidence that hold against an honest device."""
-    return {
-        case.__struct_config__.tag for case, attempt in accusations(sent) if case.holds(attempt)
-    }
+    return {LABELS[type(case)] for case, attempt in accusations(sent) if case.holds(attempt)}
 
 
 def test_nobody_frames_an_honest_device(known: tuple[list[Sent], Memory]) -> None:
@@ -293,10 +298,11 @@ def test_signatures_that_cover_less_would_frame_it(
             return False
 
         def covered(attempt: Attempt, what: bytes, parts: tuple[bytes, ...]) -> Any:
-            facts = {name: getattr(attempt, name) for name in ("form", "number", "context")}
-            content = {**facts, "what": what, **dict(enumerate(parts))}
+            content: dict[str, Any] = {"what": what, "number": attempt.number}
+            content |= {"form": attempt.form, "context": attempt.context}
+            content |= {str(place): part for place, part in enumerate(parts)}
             if left_out == "holders" and what in (b"share", b"word", b"seed"):
-                del content[1]  # see `answer_parts`
+                del content["1"]  # see `answer_parts`
             content.pop(left_out, None)
             return content
 

@@ -21,7 +21,7 @@ from lumos.deploy.plan import NAME, read_plan
 from lumos.deploy.state import EVIDENCE, evidence_name
 from lumos.errors import InputError
 from lumos.secagg import signing
-from lumos.secagg.evidence import EvidenceFile
+from lumos.secagg.evidence import MAX_FILE, EvidenceFile
 from lumos.storage import private_folder
 
 
@@ -56,7 +56,7 @@ def check_evidence(path: Path, folder: Path) -> EvidenceFile:
     """
     certificate, _ = read_authority(folder)
     directory, plan = Directory.load(folder / DIRECTORY, certificate), read_plan(folder)
-    content = read_small(path)
+    content = read_small(path, largest=MAX_FILE)
     try:
         found = EvidenceFile.read(content)
     except InputError as error:
