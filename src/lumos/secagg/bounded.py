@@ -7,7 +7,8 @@ device that lies is named and left out, and the sum is made without it.
 
 1. *Pledge.* Each device sends hashes of everything that it shares with each mask neighbour: the
    seed of the pair's mask, values of both self secrets, and words by which they confirm each other.
-   Both ends have to send the same; a pair that does not is left out of the sum, for both.
+   Both ends have to send the same; a pair that does not is left out of the sum, for both. All that
+   a device sends from here on, but the seeds of step 6, is signed (`lumos.secagg.evidence`).
 2. *Masked.* y_u = x_u + PRG(b_u) + Σ ± PRG(seed_uv), a commitment to the self secret b_u, and
    corrections of its shares, as in `lumos.secagg.device`.
 3. *Challenge.* With all vectors there, the coordinator sends a fresh nonce and a digest of all of
@@ -40,7 +41,7 @@ its seeds only if t neighbours confirm *blame*.
   this attempt, and neither did v. Their masks hide v except in a sum with all of them, of whom the
   same holds: the group that is opened is closed under such neighbours, and goes round the ring.
 * *Evidence opens nobody who is honest.* It has v's signature under two things that contradict each
-  other.
+  other. Files of it show what the coordinator has, and the coordinator is the adversary here.
 * *Two attempts of one sum are never both opened.* A holder that opened one takes part in no later
   one, and opens none before it (`lumos.secagg.openings`). One that is at another sum already has
   other keys.
@@ -571,6 +572,7 @@ class _CoordinatorAttempt:
     challenge: bytes = b""
     proofs: dict[int, bytes] = field(default_factory=dict)
     """Proofs with signatures."""
+    records: dict[int, evidence.Signed] = field(default_factory=dict)
     verified: "shortness.Verified | None" = None
 
     @property
@@ -593,15 +595,18 @@ class _CoordinatorAttempt:
 
     def record(self, device: int) -> evidence.Signed:
         """Return what a device has signed with its proof, and the signature."""
-        return evidence.Signed.of(
-            self.pledge[device],
-            self.holders[device],
-            self.vector(device),
-            self.bodies[device][len(self.vector(device)) :],
-            self.challenge,
-            self.proof(device),
-            self.proofs[device][-signing.SIGNATURE :],
-        )
+        if device not in self.records:
+            vector = self.vector(device)
+            self.records[device] = evidence.Signed.of(
+                self.pledge[device],
+                self.holders[device],
+                vector,
+                self.bodies[device][len(vector) :],
+                self.challenge,
+                self.proof(device),
+                self.proofs[device][-signing.SIGNATURE :],
+            )
+        return self.records[device]
 
 
 class BoundedCoordinator(SecureCoordinator):
