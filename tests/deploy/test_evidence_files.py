@@ -79,6 +79,8 @@ def test_true_evidence_is_kept_listed_and_holds_for_anybody(
     files = kept_evidence(folder, [LIAR, OTHER], true.plan)
     assert files == {str(LIAR): f"evidence/device-{LIAR}.json"}
     assert kept_evidence(folder, [LIAR], bytes(32)) == {}  # of another run in the same folder
+    (folder / "evidence" / f"device-{OTHER}.json").write_text("{}")  # of an earlier version
+    assert kept_evidence(folder, [LIAR, OTHER], true.plan) == files
     path = folder / files[str(LIAR)]
     assert check_evidence(path, layout.device(OTHER)).device == LIAR
     assert command(["pki", "check-evidence", str(path), str(folder)]) == 0

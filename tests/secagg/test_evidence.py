@@ -155,6 +155,14 @@ class Frames(Liar):
         return found
 
 
+class Unheard(Liar):
+    """An honest device that the key of one more neighbour did not reach."""
+
+    def _agree(self, received: Any) -> None:
+        received[0, FRAMEABLE] = 0
+        super()._agree(received)
+
+
 class Sent:
     """What all devices sent in one attempt, as far as it is against one of them."""
 
@@ -183,7 +191,7 @@ Memory = dict[tuple[int, bytes], tuple[Attempt, bytes, tuple[bytes, ...]]]
 
 @pytest.fixture(scope="module")
 def known() -> tuple[list[Sent], Memory]:
-    """What a lying coordinator has against an honest device, of 5 replays of one run."""
+    """What a lying coordinator has against an honest device, of 6 replays of one run."""
     memory: Memory = {}
     original = Attempt.sign
 
@@ -206,6 +214,7 @@ def known() -> tuple[list[Sent], Memory]:
             ({NEIGHBOURS[0]: DisagreesWithMany}, 40),  # it holds shares of fewer
             ({OTHER: ToldOtherwise}, 40),
             (dict.fromkeys(NEIGHBOURS[:FRAMEABLE], Frames), 40),
+            ({**dict.fromkeys(NEIGHBOURS[:FRAMEABLE], Frames), OTHER: Unheard}, 40),
             ({}, 41),
         ]
         for liars, width in replays:
@@ -310,6 +319,14 @@ def test_signatures_that_cover_less_would_frame_it(
 
     monkeypatch.setattr(Attempt, "signed", signed)
     assert framed(sent) >= kinds
+
+
+def test_zeros_as_a_lie_would_frame_it(
+    known: tuple[list[Sent], Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: what a device cannot pledge, for want of a key, counts as different."""
+    monkeypatch.setattr(evidence, "differ", lambda own, theirs: bool((own != theirs).any()))
+    assert framed(known[0]) == {"pledges"}
 
 
 def test_an_attempt_with_an_invalid_proof_is_never_opened() -> None:

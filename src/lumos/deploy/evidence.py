@@ -6,6 +6,7 @@ contents of a file are `lumos.secagg.evidence.EvidenceFile`.
 """
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from lumos.deploy.identity import (
@@ -30,8 +31,10 @@ def kept_evidence(folder: Path, devices: list[int], plan: bytes) -> dict[str, st
     found = {}
     for device in sorted(devices):
         path = folder / EVIDENCE / evidence_name(device)
-        if path.is_file() and EvidenceFile.read(path.read_bytes()).plan == plan:
-            found[str(device)] = f"{EVIDENCE}/{path.name}"
+        if path.is_file():
+            with suppress(InputError):  # left by an earlier version of Lumos
+                if EvidenceFile.read(path.read_bytes()).plan == plan:
+                    found[str(device)] = f"{EVIDENCE}/{path.name}"
     return found
 
 

@@ -221,13 +221,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return masks.SumId(seed_tag(self.form.seed), self.number)
 
     def digest(self, device: int, what: bytes, *parts: bytes) -> bytes:
-        """Return what a device signs.
-
-        Args:
-            device: it signs.
-            what: the kind of message.
-            parts: the content.
-        """
+        """Return what a device signs: the kind of a message, and its parts."""
         form = self.form
         numbers = (form.devices, form.mask_neighbours, form.threshold, form.bits, form.width)
         whole = b"".join(
@@ -302,12 +296,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def opened_pairs(
         self, seeds: Words, low: Ints, high: Ints, adds: Flags, challenge: bytes
     ) -> tuple[list[int], int]:
-        """Return the projection of the masks of pairs, and their blinding.
+        """Return the projection of the masks of pairs low < high, and their blinding.
 
         Args:
-            seeds: [pairs, 4].
-            low: [pairs] the smaller id of each.
-            high: [pairs] the larger.
+            seeds, low, high: [pairs, …].
             adds: [pairs] True where a mask is added, False where it is taken away.
             challenge: as the coordinator sent it.
         """
@@ -556,12 +548,11 @@ class OtherMasks(InvalidProof, frozen=True, tag="masks"):
         return pair is not None and not self.fits(attempt, pair, others)
 
     def fits(self, attempt: Attempt, pair: "shortness.PairCommitment | None", others: Ints) -> bool:
-        """Return whether D_u is the commitment to the masks that the seeds give.
+        """Return whether `pair` is the commitment to the masks that the seeds give.
 
         Args:
-            attempt: the masks are of one attempt.
+            attempt, others: as in `WrongAnswer.is_right`.
             pair: D_u; None where the proof is invalid.
-            others: [k] the mask neighbours.
         """
         others = others[_flags(self.signed.holders, len(others))]
         low, high = np.minimum(self.device, others), np.maximum(self.device, others)
@@ -673,11 +664,8 @@ class WrongAnswer(Evidence, frozen=True, tag="answer"):
         """Return whether the device gave out what it had pledged.
 
         Args:
-            attempt: pledges are of one attempt.
+            attempt: it answered in.
             others: [k] its mask neighbours.
-
-        Raises:
-            ValueError: the message is too long or too short.
         """
         k = len(others)
         holders, rows = _flags(self.signed.holders, k), np.frombuffer(self.given, np.uint8)
