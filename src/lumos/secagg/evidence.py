@@ -488,14 +488,11 @@ class DifferingPledges(Evidence, frozen=True, tag="pledges"):
         slots = [slot for slot, _, _ in self.neighbours]
         if len(slots) != attempt.form.frameable + 1 or slots != sorted({*slots} & {*range(k)}):
             return False
-        signed = [(self.device, self.pledge, self.signature)]
-        signed += [(int(ids[slot]), *rest) for slot, *rest in self.neighbours]  # type: ignore[misc]
         own = _pledged(self.pledge, k)
-        return all(
-            attempt.signed(signature, device, b"pledge", pledge)
-            for device, pledge, signature in signed
-        ) and all(
-            differ(own[s], _pledged(theirs, k)[k - 1 - s]) for s, theirs, _ in self.neighbours
+        return attempt.signed(self.signature, self.device, b"pledge", self.pledge) and all(
+            attempt.signed(signature, int(ids[slot]), b"pledge", pledge)
+            and differ(own[slot], _pledged(pledge, k)[k - 1 - slot])  # slots mirror
+            for slot, pledge, signature in self.neighbours
         )
 
 
