@@ -3,9 +3,12 @@
 `lumos up` runs three times on the same devices: without proofs, with proofs, and with proofs and a
 liar, which adds large numbers and claims another self mask. The liar has to be named and excluded,
 and the weights have to be those of a run in virtual time in which it was lost before the first sum.
+The file of evidence against it is checked with the public files of the run.
 
     python benchmarks/lying_devices.py [--graph demo:60] [--liar 7] [--epochs 61]
-        [--encoder-epochs 16]
+        [--encoder-epochs 16] [--lie LiesAboutPairMasks]
+
+Lies are classes of `tests/secagg/test_bounded.py`.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import lumos
+from lumos.deploy.evidence import check_evidence
 from lumos.deploy.virtual import Federation
 from lumos.device.shard import COORDINATOR
 from lumos.secagg import AGGREGATORS
@@ -35,17 +39,20 @@ if "LUMOS_LIAR" in os.environ and "device" in " ".join(sys.argv):
     sys.path.insert(0, {root!r})
     from lumos.secagg import AGGREGATORS
     from lumos.secagg.bounded import BoundedAggregator
-    from tests.secagg.test_bounded import LiesAboutSelfMask
+    from tests.secagg import test_bounded
 
     def made(shard, endpoint, settings):
         liar = shard.devices.tolist() == [int(os.environ["LUMOS_LIAR"])]
-        return (LiesAboutSelfMask if liar else BoundedAggregator)(shard, endpoint, settings)
+        lie = getattr(test_bounded, os.environ["LUMOS_LIE"])
+        return (lie if liar else BoundedAggregator)(shard, endpoint, settings)
 
     AGGREGATORS["secure"] = made
 """
 
 
-def up(graph: str, folder: Path, *options: str, liar: int | None = None) -> dict[str, Any]:
+def up(
+    graph: str, folder: Path, *options: str, liar: int | None = None, lie: str = ""
+) -> dict[str, Any]:
     """Run real devices; return what `lumos up --json` prints."""
     environment = dict(os.environ)
     if liar is not None:
@@ -54,6 +61,7 @@ def up(graph: str, folder: Path, *options: str, liar: int | None = None) -> dict
         (hook / "sitecustomize.py").write_text(LIE.format(root=str(ROOT)))
         paths = [str(hook), *filter(None, [environment.get("PYTHONPATH")])]
         environment |= {"LUMOS_LIAR": str(liar), "PYTHONPATH": os.pathsep.join(paths)}
+        environment["LUMOS_LIE"] = lie
     out = folder / ("-".join(["run", *options[-1:]]) + ("" if liar is None else "-liar"))
     command = ["lumos", "up", graph, "--randomness", "seeded", "--out", str(out), "--json"]
     ran = subprocess.run(
@@ -62,6 +70,10 @@ def up(graph: str, folder: Path, *options: str, liar: int | None = None) -> dict
     if ran.returncode:
         sys.exit(f"{' '.join(command)}: {ran.stderr.strip().splitlines()[-1:]}")
     printed: dict[str, Any] = json.loads(ran.stdout)
+    for file in sorted(out.glob("evidence/device-*.json")):
+        found = check_evidence(file, file.parent)
+        size = file.stat().st_size / 1000
+        print(f"evidence against device {found.device} holds, {size:.1f} kB: {found.lie}")
     return printed
 
 
@@ -98,6 +110,7 @@ def main() -> None:
     parser.add_argument("--liar", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--encoder-epochs", type=int, default=None)
+    parser.add_argument("--lie", default="LiesAboutSelfMask")
     asked = parser.parse_args()
     chosen = {"epochs": asked.epochs, "encoder_epochs": asked.encoder_epochs}
     settings = {name: value for name, value in chosen.items() if value is not None}
@@ -112,7 +125,9 @@ def main() -> None:
         runs = {
             "without proofs": up(asked.graph, folder, *epochs, "--no-proofs"),
             "with proofs": up(asked.graph, folder, *epochs, "--proofs"),
-            "with a liar": up(asked.graph, folder, *epochs, "--proofs", liar=asked.liar),
+            "with a liar": up(
+                asked.graph, folder, *epochs, "--proofs", liar=asked.liar, lie=asked.lie
+            ),
         }
         plain = runs["without proofs"]
         for name, run in runs.items():

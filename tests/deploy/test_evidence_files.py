@@ -8,15 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.secagg.test_bounded import (
-    LIAR,
-    OTHER,
-    TOTAL,
-    LiesAboutSelfMask,
-    Records,
-    WrongCommitment,
-    run,
-)
+from tests.secagg.test_bounded import LIAR, OTHER, TOTAL, LiesAboutPairMasks, run
+from tests.secagg.test_evidence import LIES, Keeps
 
 import lumos
 from lumos.cli.main import run as command
@@ -27,7 +20,7 @@ from lumos.deploy.plan import read_plan
 from lumos.deploy.state import CoordinatorFolder
 from lumos.errors import InputError
 from lumos.secagg import signing
-from lumos.secagg.evidence import Evidence, EvidenceFile
+from lumos.secagg.evidence import MAX_FILE, EvidenceFile, InvalidProof, WrongCommitment
 
 
 class OwnKeys:
@@ -66,7 +59,7 @@ def keys(layout: FederationLayout) -> OwnKeys:
     return OwnKeys(layout)
 
 
-@pytest.fixture(scope="module", params=[LiesAboutSelfMask, WrongCommitment])
+@pytest.fixture(scope="module", params=[*LIES])
 def true(request: pytest.FixtureRequest, keys: OwnKeys) -> EvidenceFile:
     return evidence(keys, request.param)
 
@@ -86,6 +79,8 @@ def test_true_evidence_is_kept_listed_and_holds_for_anybody(
     files = kept_evidence(folder, [LIAR, OTHER], true.plan)
     assert files == {str(LIAR): f"evidence/device-{LIAR}.json"}
     assert kept_evidence(folder, [LIAR], bytes(32)) == {}  # of another run in the same folder
+    (folder / "evidence" / f"device-{OTHER}.json").write_text("{}")  # of an earlier version
+    assert kept_evidence(folder, [LIAR, OTHER], true.plan) == files
     path = folder / files[str(LIAR)]
     assert check_evidence(path, layout.device(OTHER)).device == LIAR
     assert command(["pki", "check-evidence", str(path), str(folder)]) == 0
@@ -110,24 +105,32 @@ def test_an_edited_file_is_refused_in_one_line(
         assert not printed.out
 
     nothing = f"device {LIAR} has not signed this, or what it signed is no lie"
-    for name in ("signature", "secret", "pledge", "given"):
-        if content[name]:
-            wrong = bytearray(base64.b64decode(content[name]))
+    attempt, form, case = content["attempt"], content["attempt"]["form"], content["case"]
+    for name, value in case.items():
+        if isinstance(value, str) and name not in ("kind", "what"):
+            wrong = bytearray(base64.b64decode(value))
             wrong[0] ^= 1
-            refused(content | {name: base64.b64encode(wrong).decode()}, nothing)
-    refused(content | {"form": content["form"] | {"width": 41}}, nothing)
-    refused(content | {"device": OTHER}, f"device {OTHER} has not signed this")
-    refused(content | {"device": TOTAL}, "proves nothing")
-    refused(content | {"device": -1}, "proves nothing")
-    refused(content | {"format": "lumos evidence 2"}, "is no evidence of this version")
+            edited = case | {name: base64.b64encode(wrong).decode()}
+            refused(content | {"case": edited}, nothing)
+    refused(content | {"attempt": attempt | {"form": form | {"width": 41}}}, nothing)
+    refused(content | {"attempt": attempt | {"number": attempt["number"] + 1}}, nothing)
+    for device in (OTHER, TOTAL, -1):
+        why = f"{device} has not signed this" if device == OTHER else "proves nothing"
+        refused(content | {"case": case | {"device": device}}, why)
+    refused(content | {"format": "lumos evidence 1"}, "is no evidence of this version")
+    refused(content | {"case": case | {"kind": "wishes"}}, "is no evidence of this version")
     refused(content | {"more": 1}, "is no evidence of this version")
     for name, huge in (
         ("width", 1 << 60),
         ("devices", 1 << 40),
         ("mask_neighbours", 0),
-        ("bits", 65),
+        ("bits", 72),
+        ("bound", 1 << 63),
     ):
-        refused(content | {"form": content["form"] | {name: huge}}, nothing)
+        refused(content | {"attempt": attempt | {"form": form | {name: huge}}}, nothing)
+    path.write_bytes(bytes(MAX_FILE + 1))
+    assert command(["pki", "check-evidence", str(path), str(folder)]) != 0
+    assert "is larger than such a file can be" in capsys.readouterr().err
 
 
 def test_evidence_of_one_run_does_not_count_in_another(
@@ -149,28 +152,43 @@ def test_evidence_of_one_run_does_not_count_in_another(
             (folder_of / "run.json").write_bytes(before)
 
 
-def test_nothing_of_an_honest_device_is_in_a_file(true: EvidenceFile, keys: OwnKeys) -> None:
-    """Its values are the liar's own: its records, its secret, and what it shares with holders."""
-    with signing.within(keys):
-        party = run({LIAR: LiesAboutSelfMask}, coordinator=Records).party
-    _, _, secret, attempt = Records.kept
-    honest = [
-        secret.astype("<u2").tobytes(),
-        *(attempt.bodies[device][:16] for device in (0, OTHER)),
-    ]
-    file = msgspec.structs.replace(party.evidence[LIAR], plan=keys.plan)
-    values = b"".join([*file.signed.values(), file.secret, file.pledge, file.given, file.form.seed])
-    assert not any(value in values for value in honest)
-    assert attempt.pledge[LIAR][:16] not in values  # this kind has no pledges
+@pytest.mark.parametrize("liar", LIES)
+def test_nothing_of_an_honest_device_is_in_a_file(liar: Any) -> None:
+    """No vector, proof or secret of another device, and no pair seed that the liar does not have.
+
+    Whole pledges of others are hashes of random numbers.
+    """
+    party = run({LIAR: liar}, coordinator=Keeps).party
+    file, attempt = party.evidence[LIAR], party.sent[0]
+    values = b"".join(leaves(file.case)) + file.attempt.form.seed
+    for device in set(attempt.bodies) - {LIAR}:
+        assert attempt.bodies[device][:16] not in values
+        if device in attempt.proofs:
+            assert attempt.proof(device)[-16:] not in values
+    for secret, _ in party.secrets.values():
+        assert secret.astype("<u2").tobytes() not in values
+    seeds = [given[at : at + 16] for given, _ in party.answers.values() for at in (0, 32, 64)]
+    assert not any(seed in values for seed in seeds)
+
+
+def leaves(value: Any) -> list[bytes]:
+    """All bytes in a piece of evidence."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.astuple(value)
+    if isinstance(value, list | tuple):
+        return [part for one in value for part in leaves(one)]
+    return [value] if isinstance(value, bytes) else []
 
 
 def test_a_true_record_of_an_honest_device_is_refused(folder: Path, keys: OwnKeys) -> None:
     with signing.within(keys):
-        party = run({}, coordinator=Records).party
-    record, signature, secret, attempt = Records.kept
-    case = Evidence.of_commitment(record, OTHER, secret, signature)
-    made = EvidenceFile.of(case, party._form(attempt.width), attempt.of.number, keys.plan)
-    path = folder / "framed.json"
-    path.write_bytes(made.packed())
-    with pytest.raises(InputError, match="what it signed is no lie"):
-        check_evidence(path, folder)
+        party = run({LIAR: LiesAboutPairMasks}, coordinator=Keeps).party
+    attempt, (secret, _) = party.sent[1], party.secrets[1]
+    record, path = attempt.record(OTHER), folder / "framed.json"
+    for case in (
+        WrongCommitment.of(OTHER, record, secret),
+        InvalidProof(OTHER, record, attempt.vector(OTHER), attempt.proof(OTHER)),
+    ):
+        path.write_bytes(EvidenceFile.of(case, attempt.facts, keys.plan).packed())
+        with pytest.raises(InputError, match="what it signed is no lie"):
+            check_evidence(path, folder)

@@ -75,8 +75,8 @@ def test_a_packet_of_another_run_or_pair_is_refused(other: Route) -> None:
 
 def test_another_version_is_refused_with_a_clear_line() -> None:
     packet = encode(ROUTE, EVERY)
-    with pytest.raises(InputError, match="wire version 6, this one 5; run the same version"):
-        decode(ROUTE, b"\x06" + packet[1:])
+    with pytest.raises(InputError, match="wire version 7, this one 6; run the same version"):
+        decode(ROUTE, b"\x07" + packet[1:])
 
 
 @given(st.binary(max_size=3 * PADDING))

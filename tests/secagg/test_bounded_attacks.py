@@ -25,7 +25,7 @@ from tests.secagg.test_bounded import (
 from lumos.exchange import Batch, Outbox, Program
 from lumos.secagg import masks
 from lumos.secagg.bounded import AGAIN, LATE, TOO_FEW, BoundedCoordinator
-from lumos.secagg.evidence import Evidence
+from lumos.secagg.evidence import ShownEvidence, WrongShares
 from lumos.secagg.parameters import mask_parameters
 from lumos.secagg.topics import ALIVE, DECISION, KEYS, MASKED, PLEDGE, PROOF, REVEAL, SEEDS
 
@@ -52,35 +52,34 @@ def test_a_share_outside_the_field_is_its_givers_lie() -> None:
     np.testing.assert_allclose(outcome.totals[OTHER][0], expected, atol=1e-8)
 
 
+def shares_of(attempt: Any, shown: dict[int, bytes], device: int) -> np.ndarray:
+    """[k, 16] the shares of a device that all its holders gave out."""
+    k = PARAMETERS.neighbours
+    given = np.zeros((k, 16), np.uint8)
+    for slot in np.flatnonzero(attempt.holders[device]).tolist():
+        holder = attempt.neighbours[device, slot]
+        place = int(attempt.holders[holder, : k - 1 - slot].sum())
+        given[slot] = np.frombuffer(shown[holder], np.uint8).reshape(-1, 16)[place]
+    return given
+
+
 class FramesByUnansweredShares(BoundedCoordinator):
     """Evidence against an honest device, with a share that nobody gave out."""
 
     revealed = b""
 
-    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
-        record, signature = self._signed(attempt, OTHER)
+    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[ShownEvidence]:
         k, t = self.parameters.neighbours, self.parameters.threshold
-        given, answering = self.answers[OTHER]
+        given, answering = self.answers
         kept = answering & (np.cumsum(answering) <= t)
         forged = given.copy()
         forged[~kept] = 0xFF
-        case = Evidence(
-            OTHER,
-            record,
-            signature,
-            pledge=attempt.pledge[OTHER],
-            given=forged.tobytes(),
-            answering=np.packbits(kept).tobytes(),
-        )
+        record, packed = attempt.record(OTHER), np.packbits(kept).tobytes()
         assert k > t
-        return [case]
+        return [WrongShares(OTHER, record, attempt.pledge[OTHER], forged.tobytes(), packed)]
 
     def _self_secrets(self, attempt: Any, shown: Any) -> Any:
-        k = self.parameters.neighbours
-        given = np.zeros((k, 16), np.uint8)
-        for slot, holder in enumerate(self._graph.of(np.array([OTHER]))[0].tolist()):
-            given[slot] = shown[holder][k - 1 - slot]
-        self.answers = {OTHER: (given, attempt.holders[OTHER])}
+        self.answers = shares_of(attempt, shown, OTHER), attempt.holders[OTHER]
         return super()._self_secrets(attempt, shown)
 
     def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:
@@ -130,9 +129,9 @@ def test_a_liar_that_withholds_shares_costs_one_sum(monkeypatch: pytest.MonkeyPa
 class Attempts(BoundedCoordinator):
     """It counts attempts."""
 
-    def _gather(self, width: int, silent: Any) -> Program[Any]:
+    def _gather(self, form: Any, silent: Any) -> Program[Any]:
         self.attempts = getattr(self, "attempts", 0) + 1
-        return (yield from super()._gather(width, silent))
+        return (yield from super()._gather(form, silent))
 
 
 @pytest.mark.parametrize("topic", [MASKED, PROOF])
@@ -173,7 +172,8 @@ class Desynchronizes(BoundedCoordinator):
 
     def sum(self, width: int, noise: Any = None, bound: Any = None) -> Program[Any]:
         silent = np.zeros(TOTAL, np.bool_)
-        yield from self._judge((yield from self._gather(width, silent)), BOUND, silent)
+        form = self._form(width, BOUND)
+        yield from self._judge((yield from self._gather(form, silent)), silent)
         words = np.where(np.arange(TOTAL) < OTHER, TOO_FEW, AGAIN).astype(np.uint8)
         yield DECISION.from_coordinator(np.arange(TOTAL), words)
         inbox = yield PLEDGE.nothing()

@@ -6,6 +6,7 @@ contents of a file are `lumos.secagg.evidence.EvidenceFile`.
 """
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from lumos.deploy.identity import (
@@ -21,7 +22,7 @@ from lumos.deploy.plan import NAME, read_plan
 from lumos.deploy.state import EVIDENCE, evidence_name
 from lumos.errors import InputError
 from lumos.secagg import signing
-from lumos.secagg.evidence import EvidenceFile
+from lumos.secagg.evidence import MAX_FILE, EvidenceFile
 from lumos.storage import private_folder
 
 
@@ -30,8 +31,10 @@ def kept_evidence(folder: Path, devices: list[int], plan: bytes) -> dict[str, st
     found = {}
     for device in sorted(devices):
         path = folder / EVIDENCE / evidence_name(device)
-        if path.is_file() and EvidenceFile.read(path.read_bytes()).plan == plan:
-            found[str(device)] = f"{EVIDENCE}/{path.name}"
+        if path.is_file():
+            with suppress(InputError):  # left by an earlier version of Lumos
+                if EvidenceFile.read(path.read_bytes()).plan == plan:
+                    found[str(device)] = f"{EVIDENCE}/{path.name}"
     return found
 
 
@@ -56,7 +59,7 @@ def check_evidence(path: Path, folder: Path) -> EvidenceFile:
     """
     certificate, _ = read_authority(folder)
     directory, plan = Directory.load(folder / DIRECTORY, certificate), read_plan(folder)
-    content = read_small(path)
+    content = read_small(path, largest=MAX_FILE)
     try:
         found = EvidenceFile.read(content)
     except InputError as error:

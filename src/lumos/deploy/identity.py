@@ -160,8 +160,8 @@ def read_tls_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_small(path: Path, *, private: bool = False) -> bytes:
-    """Read a small file.
+def read_small(path: Path, *, private: bool = False, largest: int = _LARGEST) -> bytes:
+    """Read a small file, or one of at most `largest` bytes.
 
     Raises:
         InputError: it is not there, not readable or too large; or, with `private`, not private.
@@ -174,10 +174,10 @@ def read_small(path: Path, *, private: bool = False) -> bytes:
                     f"{path}: others may read this private key (mode {mode:o}); issue a new one, "
                     f"or if nobody had access, type: chmod 600 {path}"
                 )
-            content = file.read(_LARGEST + 1)
+            content = file.read(largest + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > _LARGEST:
+    if len(content) > largest:
         raise InputError(f"{path}: is larger than such a file can be")
     return content
 

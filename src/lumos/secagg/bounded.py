@@ -7,7 +7,8 @@ device that lies is named and left out, and the sum is made without it.
 
 1. *Pledge.* Each device sends hashes of everything that it shares with each mask neighbour: the
    seed of the pair's mask, values of both self secrets, and words by which they confirm each other.
-   Both ends have to send the same; a pair that does not is left out of the sum, for both.
+   Both ends have to send the same; a pair that does not is left out of the sum, for both. All that
+   a device sends from here on, but the seeds of step 6, is signed (`lumos.secagg.evidence`).
 2. *Masked.* y_u = x_u + PRG(b_u) + Σ ± PRG(seed_uv), a commitment to the self secret b_u, and
    corrections of its shares, as in `lumos.secagg.device`.
 3. *Challenge.* With all vectors there, the coordinator sends a fresh nonce and a digest of all of
@@ -40,7 +41,7 @@ its seeds only if t neighbours confirm *blame*.
   this attempt, and neither did v. Their masks hide v except in a sum with all of them, of whom the
   same holds: the group that is opened is closed under such neighbours, and goes round the ring.
 * *Evidence opens nobody who is honest.* It has v's signature under two things that contradict each
-  other.
+  other. Files of it show what the coordinator has, and the coordinator is the adversary here.
 * *Two attempts of one sum are never both opened.* A holder that opened one takes part in no later
   one, and opens none before it (`lumos.secagg.openings`). One that is at another sum already has
   other keys.
@@ -62,6 +63,7 @@ pledges differ are more than its colluding neighbours can cause.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -78,8 +80,10 @@ from lumos.secagg import evidence, masks, signing
 from lumos.secagg.coordinator import SecureCoordinator
 from lumos.secagg.device import SecureAggregator
 from lumos.secagg.evidence import (
-    Evidence,
+    AnyEvidence,
+    Attempt,
     EvidenceFile,
+    ShownEvidence,
     SumForm,
     centred,
     challenge_of,
@@ -87,7 +91,6 @@ from lumos.secagg.evidence import (
     pair_blinding,
     projected_self_masks,
     self_blinding,
-    statement_of,
     unsigned,
     with_pair_lifts,
     with_self_lifts,
@@ -132,7 +135,7 @@ _BLAME_STEP = -(1 << 48)
 class _DeviceAttempt:
     """The state of hosted devices in one attempt."""
 
-    of: masks.SumId
+    facts: Attempt
     keys: masks.RoundKeys
     values: Elements
     """[hosted, k, limbs] what the self secrets are made of."""
@@ -144,7 +147,11 @@ class _DeviceAttempt:
     rows: Ints
     """The hosted devices that sent a vector."""
     masked: Outbox | None = None
-    signed: list[bytes] = field(default_factory=list)
+
+    @property
+    def of(self) -> masks.SumId:
+        """The name of the attempt."""
+        return self.facts.of
 
 
 class BoundedAggregator(SecureAggregator):
@@ -201,10 +208,11 @@ class BoundedAggregator(SecureAggregator):
         self._require_setup()
         check_bound(bound, vectors.shape[1], self.fixed, self._shard.total // 10 + 1)
         step = -1 - self._pairs.number  # the same for all attempts
+        form = self._form(vectors.shape[1], bound)
         while True:
             if self.opened.has(step, before=self._pairs.number):
                 raise AlreadyOpened("another attempt at this sum was opened here")
-            attempt = yield from self._pledge(step)
+            attempt = yield from self._pledge(step, form)
             attempt.masked = self._masked(
                 vectors,
                 None,
@@ -216,37 +224,43 @@ class BoundedAggregator(SecureAggregator):
             )
             yield attempt.masked
             challenge = self._challenge((yield CHALLENGE.nothing()), attempt)
-            yield self._proof_messages(attempt, challenge, vectors.shape[1], bound)
+            yield self._proof_messages(attempt, challenge)
             decision = self._decided((yield DECISION.nothing()))
             if decision == OPEN:
-                return (yield from self._open_bounded(attempt, challenge, vectors.shape[1], step))
+                return (yield from self._open_bounded(attempt, challenge, step))
             attempt.vault.forget()
             if decision == TOO_FEW:
                 return None
             if decision == BLAME:
                 yield from self._show_seeds(attempt)
 
-    def _pledge(self, step: int) -> Program[_DeviceAttempt]:
-        of = masks.SumId(self._run, self._pairs.number)
+    def _form(self, width: int, bound: float) -> SumForm:
+        threshold = self.parameters.threshold
+        return SumForm.of(self._graph, threshold, self.fixed, width, bound, self._seed)
+
+    def _pledge(self, step: int, form: SumForm) -> Program[_DeviceAttempt]:
+        context = self.context + step.to_bytes(8, "little", signed=True)
+        facts = Attempt(form=form, number=self._pairs.number, context=_digest(context))
         # Devices at different sums share no key, whatever the coordinator made them count.
-        keys = self._pairs.ratchet(self.context + step.to_bytes(8, "little", signed=True))
+        keys = self._pairs.ratchet(context)
         values, vault = self._values(keys)
-        pledged = self._pledges(keys, of)
+        pledged = self._pledges(keys, facts.of)
         everyone, me = np.arange(len(self._shard)), self._shard.devices
         each = pledged[self._pairs.of]
         each[~self._known] = 0  # a pair without a key is in no sum, and nobody's lie
         body = each.reshape(len(me), -1)
         signed = [
-            signing.present().sign(device, evidence.pledge_digest(of, device, row.tobytes()))
+            facts.sign(device, b"pledge", row.tobytes())
             for device, row in zip(me.tolist(), body, strict=True)
         ]
-        yield PLEDGE.to_coordinator(self._shard, everyone, np.hstack([body, _rows(signed)]))
+        known = np.tile(np.frombuffer(facts.context, np.uint8), (len(me), 1))
+        yield PLEDGE.to_coordinator(self._shard, everyone, np.hstack([body, known, _rows(signed)]))
         here = np.ones(len(me), np.bool_)
         going, left_out = self._named((yield LEFT_OUT.nothing()), here)
         joined = going[:, None] & ~left_out & self._known
         vault.admit(joined)
         rows = np.flatnonzero(joined.sum(axis=1) >= self.parameters.threshold)
-        return _DeviceAttempt(of, keys, values[:, :, SELF], vault, body, joined, rows)
+        return _DeviceAttempt(facts, keys, values[:, :, SELF], vault, body, joined, rows)
 
     def _pledges(self, keys: masks.RoundKeys, of: masks.SumId) -> Bytes:
         """[pairs, bytes] the pledge of each pair."""
@@ -264,29 +278,26 @@ class BoundedAggregator(SecureAggregator):
             raise Equivocation("the coordinator sent devices different challenges")
         return bytes(inbox.body[0])
 
-    def _proof_messages(
-        self, attempt: _DeviceAttempt, challenge: bytes, width: int, bound: float
-    ) -> Outbox:
+    def _proof_messages(self, attempt: _DeviceAttempt, challenge: bytes) -> Outbox:
         if not challenge:
             return PROOF.nothing()
-        proofs = self._prove(attempt, challenge, width, bound)
+        proofs = self._prove(attempt, challenge)
         rows = [row for row, proof in zip(attempt.rows.tolist(), proofs, strict=True) if proof]
         if not rows:
             return PROOF.nothing()
         body = np.frombuffer(b"".join(proofs), np.uint8).reshape(len(rows), -1)
         return PROOF.to_coordinator(self._shard, np.array(rows), body)
 
-    def _prove(
-        self, attempt: _DeviceAttempt, challenge: bytes, width: int, bound: float
-    ) -> list[bytes]:
+    def _prove(self, attempt: _DeviceAttempt, challenge: bytes) -> list[bytes]:
         """Return the proof of each device in the sum, with its signature; none is empty bytes."""
-        rows, of, bits = attempt.rows, attempt.of, 8 * self.fixed.wire
-        devices, size = self._shard.devices[rows], width * self.fixed.wire
+        rows, facts, bits = attempt.rows, attempt.facts, 8 * self.fixed.wire
+        devices, width = self._shard.devices[rows], facts.form.width
+        size = width * self.fixed.wire
         assert attempt.masked is not None  # noqa: S101 - sent before the challenge
         sent, lengths = attempt.masked.batch.body, attempt.masked.batch.lengths
         assert lengths is not None  # noqa: S101 - messages of any length
         secrets = self._self_secrets(attempt)
-        drawn = challenge_of(challenge, of)
+        drawn = challenge_of(challenge, facts.of)
         masked, own, pair = self._projected(attempt, secrets, drawn, width)
         blindings = self._pair_blindings(attempt, drawn)
         proofs = []
@@ -295,9 +306,7 @@ class BoundedAggregator(SecureAggregator):
                 centred(total - mine - theirs, bits)
                 for total, mine, theirs in zip(masked[place], own[place], pair[place], strict=True)
             ]
-            statement = statement_of(
-                of, device, drawn, bits, width, self.fixed.fraction_bits, bound, masked[place]
-            )
+            statement = facts.statement(device, drawn, masked[place])
             witness = shortness.Witness(
                 short=short,
                 self_projected=own[place],
@@ -306,14 +315,11 @@ class BoundedAggregator(SecureAggregator):
                 pair_blinding=blindings[place],
             )
             try:
-                proof = shortness.prove(statement, witness, entropy.draw)
+                proof = self._proved(statement, witness)
             except ValueError:  # its noise is longer than the bound, with probability 2^-58
                 proofs.append(b"")
                 continue
             record = evidence.Signed.of(
-                self._form(width),
-                of,
-                device,
                 attempt.pledge[rows[place]].tobytes(),
                 attempt.joined[rows[place]],
                 sent[place, :size].tobytes(),
@@ -321,11 +327,11 @@ class BoundedAggregator(SecureAggregator):
                 challenge,
                 proof,
             )
-            proofs.append(proof + signing.present().sign(device, record.digest(of, device)))
+            proofs.append(proof + record.sign(facts, device))
         return proofs
 
-    def _form(self, width: int) -> SumForm:
-        return SumForm.of(self._graph, self.parameters.threshold, self.fixed, width, self._seed)
+    def _proved(self, statement: shortness.Statement, witness: shortness.Witness) -> bytes:
+        return shortness.prove(statement, witness, entropy.draw)
 
     def _self_secrets(self, attempt: _DeviceAttempt) -> Elements:
         """[in the sum, limbs] the self secrets."""
@@ -416,6 +422,7 @@ class BoundedAggregator(SecureAggregator):
                 np.where(up, *words),
                 np.where(up, *words[::-1]),
                 self.parameters.threshold,
+                lambda outbox: self._with_signatures(outbox, attempt, "word"),
             )
         )
 
@@ -445,7 +452,27 @@ class BoundedAggregator(SecureAggregator):
         showing = yield from self._confirmed(attempt)
         rows = np.flatnonzero(showing)
         seeds = attempt.keys.seed[self._pairs.of].astype("<u4")
-        yield self._by_slot(attempt, rows, seeds.view(np.uint8).reshape(*seeds.shape[:2], SHARE))
+        each = seeds.view(np.uint8).reshape(*seeds.shape[:2], SHARE)
+        yield self._with_signatures(self._by_slot(attempt, rows, each), attempt, "seed")
+
+    def _with_signatures(self, outbox: Outbox, attempt: _DeviceAttempt, what: str) -> Outbox:
+        """Sign what hosted devices give out, so that a wrong one can be shown to others."""
+        sent, width = outbox.batch, outbox.batch.body.shape[-1]
+        if not sent.messages:
+            return outbox
+        rows = self._shard.local(sent.sender)
+        lengths = np.full(len(rows), width) if sent.lengths is None else sent.lengths
+        body = np.zeros((len(rows), width + signing.SIGNATURE), np.uint8)
+        body[:, :width] = sent.body
+        for message, (row, size) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
+            pledge, given = attempt.pledge[row].tobytes(), sent.body[message, :size].tobytes()
+            parts = evidence.answer_parts(pledge, attempt.joined[row], given)
+            device = int(sent.sender[message])
+            signature = attempt.facts.sign(device, what.encode(), *parts)
+            body[message, size : size + signing.SIGNATURE] = np.frombuffer(signature, np.uint8)
+        return outbox.topic.to_coordinator(
+            self._shard, rows, body, lengths=lengths + signing.SIGNATURE
+        )
 
     def _by_slot(self, attempt: _DeviceAttempt, rows: Ints, each: Bytes) -> Outbox:
         """Return the message with 16 bytes for each neighbour in the attempt."""
@@ -459,32 +486,30 @@ class BoundedAggregator(SecureAggregator):
         return REVEAL.to_coordinator(self._shard, rows, whole, lengths=SHARE * counts)
 
     def _open_bounded(
-        self, attempt: _DeviceAttempt, challenge: bytes, width: int, step: int
+        self, attempt: _DeviceAttempt, challenge: bytes, step: int
     ) -> Program[Doubles | None]:
-        rows = attempt.rows
+        rows, width = attempt.rows, attempt.facts.form.width
         self._record(attempt, step, b"open")
         none_lost = np.zeros_like(attempt.joined)
         revealed = self._reveal(attempt.vault, rows, attempt.joined, none_lost)
         attempt.vault.forget()
-        yield revealed
+        yield self._with_signatures(revealed, attempt, "share")
         inbox = yield SUM.nothing()
         while (note := _note(inbox)) == EVIDENCE_FOLLOWS:
-            yield self._answer_evidence((yield EVIDENCE.nothing()), attempt, challenge, width)
+            yield self._answer_evidence((yield EVIDENCE.nothing()), attempt, challenge)
             inbox = yield SUM.nothing()
         if note == SPOILED:
             return np.full(width, np.nan)
         return self._summed(inbox, self._in_sum(attempt), width)
 
-    def _answer_evidence(
-        self, inbox: Inbox, attempt: _DeviceAttempt, challenge: bytes, width: int
-    ) -> Outbox:
+    def _answer_evidence(self, inbox: Inbox, attempt: _DeviceAttempt, challenge: bytes) -> Outbox:
         """Send the seeds shared with devices that lied, if the evidence against them holds."""
         rows = np.intersect1d(self._from_coordinator(inbox), attempt.rows)
         if not len(rows) or inbox.batch.lengths is None:
             return SEEDS.nothing()
         first = int(np.flatnonzero(self._shard.local(inbox.receiver) == rows[0])[0])
         cases = evidence.decode(inbox.body[first, : inbox.batch.lengths[first]].tobytes())
-        proved = [case.device for case in cases if self._holds(case, attempt, challenge, width)]
+        proved = [case.device for case in cases if self._holds(case, attempt, challenge)]
         body = np.zeros((len(rows), len(cases), SHARE), np.uint8)
         seeds = attempt.keys.seed.astype("<u4")
         for column, case in enumerate(cases):
@@ -496,9 +521,13 @@ class BoundedAggregator(SecureAggregator):
                 body[found, column] = seeds[pairs].view(np.uint8).reshape(len(pairs), SHARE)
         return SEEDS.to_coordinator(self._shard, rows, body.reshape(len(rows), -1))
 
-    def _holds(self, case: Evidence, attempt: _DeviceAttempt, challenge: bytes, width: int) -> bool:
+    def _holds(self, case: ShownEvidence, attempt: _DeviceAttempt, challenge: bytes) -> bool:
         """Return whether evidence shows that a device lied in this attempt."""
-        return case.holds(self._form(width), attempt.of.number, challenge)
+        return case.signed.challenge == challenge and case.holds(attempt.facts)
+
+
+def _digest(context: bytes) -> bytes:
+    return blake2b(context, digest_size=PUBLIC_HASH, person=b"lumos known sums").digest()
 
 
 def _rows(signatures: list[bytes]) -> Bytes:
@@ -528,13 +557,14 @@ class _Exclusion(NamedTuple):
 class _CoordinatorAttempt:
     """The coordinator's state in one attempt."""
 
-    of: masks.SumId
-    width: int
+    facts: Attempt
     holders: Flags
     """[total, k] the mask neighbours of each device in the attempt; none of one that is out."""
     joined: Flags
     """[total] who is in the attempt."""
     pledge: dict[int, bytes]
+    neighbours: Ints
+    """[total, k] the mask neighbours of each device."""
     arrived: Flags
     """[total] whose vector has arrived."""
     bodies: dict[int, bytes]
@@ -542,11 +572,41 @@ class _CoordinatorAttempt:
     challenge: bytes = b""
     proofs: dict[int, bytes] = field(default_factory=dict)
     """Proofs with signatures."""
+    records: dict[int, evidence.Signed] = field(default_factory=dict)
     verified: "shortness.Verified | None" = None
 
-    def vectors(self, wire: int) -> list[bytes]:
-        """Return the vectors that arrived, in the order of ids."""
-        return [self.bodies[device][: self.width * wire] for device in sorted(self.bodies)]
+    @property
+    def of(self) -> masks.SumId:
+        """The name of the attempt."""
+        return self.facts.of
+
+    @property
+    def width(self) -> int:
+        """Numbers of a vector."""
+        return self.facts.form.width
+
+    def vector(self, device: int) -> bytes:
+        """Return the masked vector of a device, as it travelled."""
+        return self.bodies[device][: self.width * self.facts.form.bits // 8]
+
+    def proof(self, device: int) -> bytes:
+        """Return the proof of a device."""
+        return self.proofs[device][: -signing.SIGNATURE]
+
+    def record(self, device: int) -> evidence.Signed:
+        """Return what a device has signed with its proof, and the signature."""
+        if device not in self.records:
+            vector = self.vector(device)
+            self.records[device] = evidence.Signed.of(
+                self.pledge[device],
+                self.holders[device],
+                vector,
+                self.bodies[device][len(vector) :],
+                self.challenge,
+                self.proof(device),
+                self.proofs[device][-signing.SIGNATURE :],
+            )
+        return self.records[device]
 
 
 class BoundedCoordinator(SecureCoordinator):
@@ -582,9 +642,10 @@ class BoundedCoordinator(SecureCoordinator):
         if not self._proofs or math.isinf(norm):
             return (yield from super().sum(width, noise))
         silent = np.zeros(self._total, np.bool_)  # in this sum
+        form = self._form(width, norm)
         while True:
-            attempt = yield from self._gather(width, silent)
-            decision = yield from self._judge(attempt, norm, silent)
+            attempt = yield from self._gather(form, silent)
+            decision = yield from self._judge(attempt, silent)
             yield DECISION.from_coordinator(np.arange(self._total), decision)
             if decision == OPEN:
                 return (yield from self._open_bounded(attempt))
@@ -592,6 +653,10 @@ class BoundedCoordinator(SecureCoordinator):
                 return None
             if decision == BLAME:
                 yield from self._find_liars(attempt, silent)
+
+    def _form(self, width: int, bound: float) -> SumForm:
+        threshold = self.parameters.threshold
+        return SumForm.of(self._graph, threshold, self.fixed, width, bound, self._seed)
 
     def _note_withheld(self, draw: Draw) -> None:
         """Exclude who lied in the draw of the mask graph; note who fell silent in it."""
@@ -618,6 +683,12 @@ class BoundedCoordinator(SecureCoordinator):
         if any(one.device == device for one in self.excluded):
             return
         self.excluded.append(_Exclusion(device, why))
+
+    def _accuse(self, case: AnyEvidence, facts: Attempt) -> None:
+        """Exclude a device that lied, and keep the evidence."""
+        if not any(one.device == case.device for one in self.excluded):
+            self.evidence[case.device] = EvidenceFile.of(case, facts, self._plan)
+        self._exclude(case.device, case.lie)
 
     def _out(self) -> Flags:
         """[total] who is excluded, or fell silent too often."""
@@ -647,38 +718,34 @@ class BoundedCoordinator(SecureCoordinator):
             found[device] = body.tobytes()
         return found
 
-    def _gather(self, width: int, silent: Flags) -> Program[_CoordinatorAttempt]:
+    def _gather(self, form: SumForm, silent: Flags) -> Program[_CoordinatorAttempt]:
         """Run the rounds up to the masked vectors."""
-        of = masks.SumId(self._run, self._number)
+        number = self._number
         self._number += 1
         k = self.parameters.neighbours
-        pledge = self._taken(
+        messages = self._taken(
             (yield PLEDGE.nothing()), ~silent & ~self._out(), lambda _: pledge_bytes(k)
         )
-        for device in [*pledge]:
-            body, signature = (
-                pledge[device][: -signing.SIGNATURE],
-                pledge[device][-signing.SIGNATURE :],
-            )
-            digest = evidence.pledge_digest(of, device, body)
-            if signing.present().check(device, digest, signature):
-                pledge[device] = body
-            else:
-                self._exclude(device, "its signature is wrong")
-                del pledge[device]
+        facts, pledge, signatures = self._pledged(messages, form, number)
         joined = np.zeros(self._total, np.bool_)
         joined[list(pledge)] = True
+        neighbours = self._graph.of(np.arange(self._total))
         holders, differing = self._compared(pledge)
-        too_many = differing.sum(axis=1) > self._differing_at_most()
-        for device in np.flatnonzero(joined & too_many).tolist():
-            self._exclude(device, "its pledges differ from those of too many mask neighbours")
+        at_most = self._differing_at_most(form)
+        for device in np.flatnonzero(joined & (differing.sum(axis=1) > at_most)).tolist():
+            slots = np.flatnonzero(differing[device])[: at_most + 1].tolist()
+            others = [(slot, int(neighbours[device, slot])) for slot in slots]
+            theirs = [(slot, pledge[other], signatures[other]) for slot, other in others]
+            self._accuse(
+                evidence.DifferingPledges(device, pledge[device], signatures[device], theirs), facts
+            )
             joined[device] = False
-        holders &= joined[:, None] & joined[self._graph.of(np.arange(self._total))]
+        holders &= joined[:, None] & joined[neighbours]
         joined &= holders.sum(axis=1) >= self.parameters.threshold
-        holders &= joined[:, None] & joined[self._graph.of(np.arange(self._total))]
+        holders &= joined[:, None] & joined[neighbours]
         going = joined if joined.sum() >= self.parameters.minimum else np.zeros_like(joined)
         yield self._name_pairs(LEFT_OUT, going, ~holders)
-        size = width * self.fixed.wire
+        size = form.width * self.fixed.wire
         bodies = self._taken(
             (yield MASKED.nothing()),
             going,
@@ -689,11 +756,30 @@ class BoundedCoordinator(SecureCoordinator):
         arrived = np.zeros(self._total, np.bool_)
         arrived[list(bodies)] = True
         self._miss(going & ~arrived, silent)
-        return _CoordinatorAttempt(of, width, holders, going, pledge, arrived, bodies)
+        return _CoordinatorAttempt(facts, holders, going, pledge, neighbours, arrived, bodies)
 
-    def _differing_at_most(self) -> int:
+    def _pledged(
+        self, messages: dict[int, bytes], form: SumForm, number: int
+    ) -> tuple[Attempt, dict[int, bytes], dict[int, bytes]]:
+        """Return the attempt at which devices are, their pledges and their signatures."""
+        size, known = masks.PLEDGE_BYTES * self.parameters.neighbours, PUBLIC_HASH
+        contexts = Counter(body[size : size + known] for body in messages.values())
+        # That of most devices: liars are a tenth.
+        context = contexts.most_common(1)[0][0] if contexts else bytes(known)
+        facts = Attempt(form=form, number=number, context=context)
+        pledge, signatures = {}, {}
+        for device, body in messages.items():
+            if body[size : size + known] != context:
+                self._exclude(device, "it says that it knows other sums than most devices")
+            elif not facts.signed(body[size + known :], device, b"pledge", body[:size]):
+                self._exclude(device, "its signature is wrong")
+            else:
+                pledge[device], signatures[device] = body[:size], body[size + known :]
+        return facts, pledge, signatures
+
+    def _differing_at_most(self, form: SumForm) -> int:
         """Return how many pairs that differ liars beside an honest device can cause."""
-        return max(0, 2 * self.parameters.threshold - self.parameters.neighbours - 1)
+        return form.frameable
 
     def _compared(self, pledge: dict[int, bytes]) -> tuple[Flags, Flags]:
         """[total, k] the neighbours whose pledges are the device's own, and those who differ."""
@@ -715,7 +801,7 @@ class BoundedCoordinator(SecureCoordinator):
             receiver, np.concatenate([self._graph.of(to)[rows, slots], to])
         )
 
-    def _judge(self, attempt: _CoordinatorAttempt, bound: float, silent: Flags) -> Program[int]:
+    def _judge(self, attempt: _CoordinatorAttempt, silent: Flags) -> Program[int]:
         """Send the challenge, check the proofs, and decide."""
         complete = attempt.joined.any() and np.array_equal(attempt.arrived, attempt.joined)
         if not complete:
@@ -737,11 +823,8 @@ class BoundedCoordinator(SecureCoordinator):
         missing = attempt.joined.copy()
         missing[list(attempt.proofs)] = False
         self._miss(missing, silent)
-        liars = self._unproved(attempt, bound)
-        for device, why in liars.items():
-            self._exclude(device, why)
-        if missing.any() or liars:
-            return AGAIN
+        if self._unproved(attempt) or missing.any():
+            return AGAIN  # this attempt is never opened: masked vectors may be shown
         assert attempt.verified is not None  # noqa: S101 - checked just now
         return (
             OPEN
@@ -749,97 +832,68 @@ class BoundedCoordinator(SecureCoordinator):
             else BLAME
         )
 
-    def _unproved(self, attempt: _CoordinatorAttempt, bound: float) -> dict[int, str]:
-        """Return the devices whose proof or signature is wrong, and why."""
-        found: dict[int, str] = {}
-        devices = sorted(attempt.proofs)
-        for device in devices:
-            record, signature = self._signed(attempt, device)
-            if not signing.present().check(device, record.digest(attempt.of, device), signature):
-                found[device] = "its signature is wrong"
-        devices = [device for device in devices if device not in found]
-        statements = self._statements(attempt, devices, bound)
-        proofs = [attempt.proofs[device][: -signing.SIGNATURE] for device in devices]
+    def _unproved(self, attempt: _CoordinatorAttempt) -> bool:
+        """Exclude the devices whose proof or signature is wrong; return whether there are any."""
+        devices, facts, forged = sorted(attempt.proofs), attempt.facts, False
+        for device in [*devices]:
+            if not attempt.record(device).right(facts, device):
+                self._exclude(device, "its signature is wrong")
+                devices.remove(device)
+                forged = True
+        vectors = {device: attempt.vector(device) for device in devices}
+        proofs = [attempt.proof(device) for device in devices]
+        statements = facts.statements(vectors, attempt.challenge)
         attempt.verified = shortness.verify(statements, proofs)
         for place in np.flatnonzero(~np.asarray(attempt.verified.valid)).tolist():
-            found[devices[place]] = "its summand is not proved to be short"
-        return found
-
-    def _statements(
-        self, attempt: _CoordinatorAttempt, devices: list[int], bound: float
-    ) -> "list[shortness.Statement]":
-        drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
-        projection = shortness.projection(drawn, attempt.width)
-        size = attempt.width * self.fixed.wire
-        statements = []
-        for start in range(0, len(devices), _ROWS):
-            some = devices[start : start + _ROWS]
-            vectors = [np.frombuffer(attempt.bodies[device][:size], np.uint8) for device in some]
-            words = unsigned(self.fixed.unpack(np.stack(vectors)), bits)
-            for device, masked in zip(some, projection.apply(words), strict=True):
-                statements.append(
-                    statement_of(
-                        attempt.of,
-                        device,
-                        drawn,
-                        bits,
-                        attempt.width,
-                        self.fixed.fraction_bits,
-                        bound,
-                        masked,
-                    )
-                )
-        return statements
-
-    def _form(self, width: int) -> SumForm:
-        return SumForm.of(self._graph, self.parameters.threshold, self.fixed, width, self._seed)
-
-    def _signed(self, attempt: _CoordinatorAttempt, device: int) -> tuple[evidence.Signed, bytes]:
-        """Return what a device has signed, and its signature."""
-        size, whole = attempt.width * self.fixed.wire, attempt.proofs[device]
-        record = evidence.Signed.of(
-            self._form(attempt.width),
-            attempt.of,
-            device,
-            attempt.pledge[device],
-            attempt.holders[device],
-            attempt.bodies[device][:size],
-            attempt.bodies[device][size:],
-            attempt.challenge,
-            whole[: -signing.SIGNATURE],
-        )
-        return record, whole[-signing.SIGNATURE :]
+            device, proof = devices[place], proofs[place]
+            record = attempt.record(device)
+            self._accuse(evidence.InvalidProof(device, record, vectors[device], proof), facts)
+        return forged or not all(attempt.verified.valid)
 
     def _find_liars(self, attempt: _CoordinatorAttempt, silent: Flags) -> Program[None]:
         """Exclude the devices whose pair masks are not what their seeds give."""
-        shown = yield from self._given_out(attempt, (yield from self._blaming(attempt)))
+        alive = yield from self._blaming(attempt)
+        shown = self._answers((yield REVEAL.nothing()), attempt, alive, "seed")
         missing = attempt.joined.copy()
         missing[list(shown)] = False
         self._miss(missing, silent)
-        k, of = self.parameters.neighbours, attempt.of
-        neighbours = self._graph.of(np.arange(self._total))
-        seeds = np.zeros((self._total, k, 4), np.uint32)
-        for device, found in shown.items():
-            seeds[device] = np.frombuffer(found.tobytes(), "<u4").reshape(k, 4)
-        for device in shown:
-            slots = np.flatnonzero(attempt.holders[device])
-            other = neighbours[device, slots]
-            low, high = np.minimum(device, other), np.maximum(device, other)
-            hashed = masks.seed_pledges(seeds[device, slots], low, high, of)
-            pledged = np.frombuffer(attempt.pledge[device], np.uint8).reshape(k, -1)
-            if not np.array_equal(hashed, pledged[slots, : masks.PLEDGE]):
-                self._exclude(device, "it did not show the seeds that it had pledged")
-                continue
-            if not self._fits(attempt, device, seeds[device, slots], low, high):
-                self._exclude(device, "its masks are not those of its seeds")
+        for device, seeds in shown.items():
+            pair = self._pair_commitments(attempt, [device])[0]
+            case = evidence.OtherMasks(
+                device,
+                attempt.record(device),
+                attempt.vector(device),
+                attempt.proof(device),
+                attempt.pledge[device],
+                seeds,
+            )
+            if not case.fits(attempt.facts, pair, attempt.neighbours[device]):
+                self._accuse(case, attempt.facts)
 
-    def _fits(
-        self, attempt: _CoordinatorAttempt, device: int, seeds: Words, low: Ints, high: Ints
-    ) -> bool:
-        """Return whether D_u is the commitment to the masks that these seeds give."""
-        pair = self._pair_commitments(attempt, [device])[0]
-        right = shortness.pair_commitment(*self._opened(attempt, seeds, low, high, low == device))
-        return pair is not None and right == pair.to_bytes()
+    def _answers(
+        self, inbox: Inbox, attempt: _CoordinatorAttempt, expected: Flags, what: evidence.Answer
+    ) -> dict[int, bytes]:
+        """Return what devices gave out, by id; whoever gave out something wrong is excluded."""
+        right, k = {}, self.parameters.neighbours
+        sizes = masks.WORD * np.full(self._total, k)
+        if what != "word":
+            sizes = SHARE * attempt.holders.sum(axis=1)
+        taken = self._taken(inbox, expected, lambda device: int(sizes[device]) + signing.SIGNATURE)
+        for device, body in taken.items():
+            given, signature = body[: -signing.SIGNATURE], body[-signing.SIGNATURE :]
+            record, pledge = attempt.record(device), attempt.pledge[device]
+            case = evidence.WrongAnswer(device, record, pledge, what, given, signature)
+            if not case.is_signed(attempt.facts):
+                self._exclude(device, "its signature is wrong")
+            elif not self._as_pledged(case, attempt):
+                self._accuse(case, attempt.facts)
+            else:
+                right[device] = given
+        return right
+
+    def _as_pledged(self, case: evidence.WrongAnswer, attempt: _CoordinatorAttempt) -> bool:
+        """Return whether a device gave out what it had pledged."""
+        return case.is_right(attempt.facts, attempt.neighbours[case.device])
 
     def _others_cancel(
         self,
@@ -852,7 +906,9 @@ class BoundedCoordinator(SecureCoordinator):
         liars, ends = np.array(pairs, np.int64).reshape(-1, 2).T
         shared = np.array([seeds[liar][other] for liar, other in pairs], np.uint32).reshape(-1, 4)
         low, high = np.minimum(liars, ends), np.maximum(liars, ends)
-        projected, blinding = self._opened(attempt, shared, low, high, low == ends)
+        projected, blinding = attempt.facts.opened_pairs(
+            shared, low, high, low == ends, attempt.challenge
+        )
         return shortness.cancel(self._pair_commitments(attempt, others), projected, blinding)
 
     def _pair_commitments(
@@ -863,80 +919,19 @@ class BoundedCoordinator(SecureCoordinator):
         places = {device: place for place, device in enumerate(sorted(attempt.proofs))}
         return [attempt.verified.pair[places[device]] for device in devices]
 
-    def _opened(
-        self, attempt: _CoordinatorAttempt, seeds: Words, low: Ints, high: Ints, adds: Flags
-    ) -> tuple[list[int], int]:
-        """Return the projection of the masks of pairs, and their blinding.
-
-        Args:
-            adds: [pairs] True where a mask is added, False where it is taken away.
-        """
-        drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
-        keys = masks.pair_keys_of(seeds, low, high, attempt.of)
-        plus = np.where(adds, 0, masks.NOBODY)
-        minus = np.where(adds, masks.NOBODY, 0)
-        halves = masks.mask_halves(1, attempt.width, keys, plus, minus, bits)
-        projected = with_pair_lifts(
-            shortness.projection(drawn, attempt.width).apply_halves(*halves)[0],
-            seeds,
-            adds,
-            drawn,
-            bits,
-        )
-        blinding = sum(
-            pair_blinding(seed, drawn) * (1 if up else -1)
-            for seed, up in zip(seeds, adds.tolist(), strict=True)
-        )
-        return projected, blinding
-
     def _blaming(self, attempt: _CoordinatorAttempt) -> Program[Flags]:
         """Pass on confirmations of blame; return [total] who sent them."""
-        inbox = yield ALIVE.nothing()
-        words_bytes = masks.WORD * self.parameters.neighbours
-        words = self._taken(inbox, attempt.joined, lambda _: words_bytes)
-        for device in [
-            device for device in words if not self._confirms(attempt, device, words[device])
-        ]:
-            self._exclude(device, "it confirmed a mask neighbour with a wrong word")
-            del words[device]
+        words = self._answers((yield ALIVE.nothing()), attempt, attempt.joined, "word")
         alive = np.zeros(self._total, np.bool_)
         alive[list(words)] = True
-        bodies = [np.frombuffer(words[device], np.uint8) for device in sorted(words)]
-        whole = np.stack(bodies) if bodies else np.empty((0, words_bytes), np.uint8)
-        yield self._relay(alive, whole)
+        size = masks.WORD * self.parameters.neighbours
+        bodies = b"".join(words[device] for device in sorted(words))
+        yield self._relay(alive, np.frombuffer(bodies, np.uint8).reshape(-1, size))
         return alive
-
-    def _given_out(
-        self, attempt: _CoordinatorAttempt, expected: Flags
-    ) -> Program[dict[int, Bytes]]:
-        """Return [k, 16] what each of the expected devices gave out, by slot."""
-        given = self._taken(
-            (yield REVEAL.nothing()),
-            expected,
-            lambda device: SHARE * int(attempt.holders[device].sum()),
-        )
-        shown = {}
-        for device, body in given.items():
-            by_slot = np.zeros((self.parameters.neighbours, SHARE), np.uint8)
-            by_slot[attempt.holders[device]] = np.frombuffer(body, np.uint8).reshape(-1, SHARE)
-            shown[device] = by_slot
-        return shown
-
-    def _confirms(self, attempt: _CoordinatorAttempt, device: int, sent: bytes) -> bool:
-        """Return whether a device sent the words that it had pledged."""
-        k, slots = self.parameters.neighbours, np.flatnonzero(attempt.holders[device])
-        words = np.frombuffer(sent, "<u4").reshape(k, -1).astype(np.uint32)
-        other = self._graph.of(np.array([device]))[0, slots]
-        low, high = np.minimum(device, other), np.maximum(device, other)
-        hashed = masks.word_pledges(words[slots], low, high, attempt.of)
-        pledged = np.frombuffer(attempt.pledge[device], np.uint8).reshape(k, -1)[slots]
-        start = 3 * masks.PLEDGE + masks.WORD_PLEDGE * (low != device)[:, None]
-        expected = np.take_along_axis(pledged, start + np.arange(masks.WORD_PLEDGE), axis=1)
-        return np.array_equal(hashed, expected) and not np.delete(words, slots, axis=0).any()
 
     def _open_bounded(self, attempt: _CoordinatorAttempt) -> Program[Doubles | None]:
         """Open self secrets, and form the sum without those who lied about theirs."""
-        shown = yield from self._given_out(attempt, attempt.joined)
+        shown = self._answers((yield REVEAL.nothing()), attempt, attempt.joined, "share")
         answering = np.zeros(self._total, np.bool_)
         answering[list(shown)] = True
         self._late += attempt.joined & ~answering
@@ -948,11 +943,8 @@ class BoundedCoordinator(SecureCoordinator):
         seeds: dict[int, dict[int, Words]] = {}
         cases += self._wrong_commitments(attempt, secrets)
         if cases:
-            form, number = self._form(attempt.width), attempt.of.number
             for case in cases:
-                self._exclude(case.device, case.why)
-                kept = EvidenceFile.of(case, form, number, self._plan)
-                self.evidence.setdefault(case.device, kept)
+                self._accuse(case, attempt.facts)
             yield self._send_note(EVIDENCE_FOLLOWS)
             packed = np.frombuffer(evidence.encode(cases), np.uint8)
             to = np.flatnonzero(attempt.joined)
@@ -977,59 +969,43 @@ class BoundedCoordinator(SecureCoordinator):
         )
 
     def _self_secrets(
-        self, attempt: _CoordinatorAttempt, shown: dict[int, Bytes]
-    ) -> "tuple[dict[int, Elements], list[Evidence]] | None":
+        self, attempt: _CoordinatorAttempt, shown: dict[int, bytes]
+    ) -> "tuple[dict[int, Elements], list[ShownEvidence]] | None":
         """Return the self secrets of devices, and evidence against those whose shares are wrong.
 
         None where too few holders of a device gave out shares that they had pledged: those who were
         silent are in no further sum.
         """
-        devices = np.flatnonzero(attempt.joined)
-        k, size = self.parameters.neighbours, attempt.width * self.fixed.wire
-        holders = self._graph.of(devices)
-        given = np.zeros((len(devices), k, SHARE), np.uint8)
-        answered = np.zeros((len(devices), k), np.bool_)
-        for row, device in enumerate(devices.tolist()):
-            for slot in np.flatnonzero(attempt.holders[device]).tolist():
-                holder = int(holders[row, slot])
-                if holder in shown:
-                    given[row, slot] = shown[holder][k - 1 - slot]  # slots mirror
-                    answered[row, slot] = True
+        devices, k = np.flatnonzero(attempt.joined), self.parameters.neighbours
+        threshold, by_slot = self.parameters.threshold, np.zeros((self._total, k, SHARE), np.uint8)
+        answering = np.zeros(self._total, np.bool_)
+        for holder, body in shown.items():
+            answering[holder] = True
+            by_slot[holder, attempt.holders[holder]] = np.frombuffer(body, np.uint8).reshape(
+                -1, SHARE
+            )
         secrets: dict[int, Elements] = {}
-        cases: list[Evidence] = []
-        for row, device in enumerate(devices.tolist()):
-            published = attempt.bodies[device][size:]
-            present = attempt.holders[device]
-            answers = evidence.SharesOf(device, given[row], answered[row], present, published)
-            pledged = np.frombuffer(attempt.pledge[device], np.uint8).reshape(k, -1)
-            right = self._given_as_pledged(answers, pledged, holders[row], attempt)
-            for holder in holders[row, answered[row] & ~right].tolist():
-                self._exclude(holder, "it gave out a share that it had not pledged")
-            answers = answers._replace(answering=right)
-            if right.sum() < self.parameters.threshold:
-                self._late[holders[row, present & ~answered[row]]] = LATE
+        cases: list[ShownEvidence] = []
+        for device in devices.tolist():
+            holders, present = attempt.neighbours[device], attempt.holders[device]
+            answered = present & answering[holders]
+            if answered.sum() < threshold:
+                self._late[holders[present & ~answered]] = LATE
                 continue
-            secret = answers.secret(self.parameters.threshold, attempt.of)
+            record = attempt.record(device)
+            given = by_slot[holders, k - 1 - np.arange(k)]  # slots mirror
+            answers = evidence.SharesOf(device, given, answered, present, record.published)
+            secret = answers.secret(threshold, attempt.of)
             if secret is None:
-                record, signature = self._signed(attempt, device)
-                cases.append(Evidence.of_shares(record, answers, attempt.pledge[device], signature))
+                pledge = attempt.pledge[device]
+                cases.append(evidence.WrongShares.of(answers, record, pledge, threshold))
             else:
                 secrets[device] = secret
         return (secrets, cases) if len(secrets) + len(cases) == len(devices) else None
 
-    def _given_as_pledged(
-        self,
-        answers: evidence.SharesOf,
-        pledged: Bytes,
-        holders: Ints,
-        attempt: _CoordinatorAttempt,
-    ) -> Flags:
-        """[k] the holders that gave out what they had pledged."""
-        return answers.as_pledged(pledged, holders, attempt.of)
-
     def _wrong_commitments(
         self, attempt: _CoordinatorAttempt, secrets: dict[int, Elements]
-    ) -> list[Evidence]:
+    ) -> list[ShownEvidence]:
         """Return evidence against devices whose self commitment is not to their self mask."""
         drawn, bits = challenge_of(attempt.challenge, attempt.of), 8 * self.fixed.wire
         projection = shortness.projection(drawn, attempt.width)
@@ -1046,11 +1022,11 @@ class BoundedCoordinator(SecureCoordinator):
                 assert committed is not None  # noqa: S101 - opened after verification
                 openings.append((projected, self_blinding(secrets[device], drawn)))
                 sent.append(committed)
-        cases = []
+        cases: list[ShownEvidence] = []
         for place in np.flatnonzero(~shortness.correctly_opened(sent, openings)).tolist():
             device = devices[place]
-            record, signature = self._signed(attempt, device)
-            cases.append(Evidence.of_commitment(record, device, secrets.pop(device), signature))
+            record, secret = attempt.record(device), secrets.pop(device)
+            cases.append(evidence.WrongCommitment.of(device, record, secret))
         return cases
 
     def _liars_seeds(

@@ -346,7 +346,13 @@ _NUMBERS = WORD // 4  # a word is so many of 32 bits
 
 
 def confirm(
-    shard: Shard, opening: Flags, in_sum: Flags, own: Words, theirs: Words, threshold: int
+    shard: Shard,
+    opening: Flags,
+    in_sum: Flags,
+    own: Words,
+    theirs: Words,
+    threshold: int,
+    signed: Callable[[Outbox], Outbox] | None = None,
 ) -> Program[Flags]:
     """[hosted] who may open.
 
@@ -356,11 +362,13 @@ def confirm(
         own: [hosted, k, 3] the words for the neighbours.
         theirs: [hosted, k, 3] the words that the neighbours would send.
         threshold: t.
+        signed: adds signatures to what is sent; None: there are none.
     """
     rows = np.flatnonzero(opening)
     words = np.where(in_sum[rows, :, None], own[rows], np.uint32(0)).astype("<u4")
     body = words.reshape(len(rows), in_sum.shape[1] * _NUMBERS).view(np.uint8)
-    yield ALIVE.to_coordinator(shard, rows, body)
+    sent = ALIVE.to_coordinator(shard, rows, body)
+    yield sent if signed is None else signed(sent)
     inbox = yield CONFIRMED.nothing()
     rows, confirmed, summed = _read(shard, inbox, in_sum.shape[1])
     listening = opening[rows]

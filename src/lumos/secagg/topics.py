@@ -41,18 +41,19 @@ alone:
 
 | round | from → to | bytes |
 |---|---|---|
-| pledge | device → coordinator | 64 k: hashes of what it shares with its neighbours; 64 (c) |
+| pledge | device → coordinator | 64 k: hashes of what it shares with its neighbours; 32; 64 (c) |
 | left-out | coordinator → device | as above, and pairs whose pledges differ |
 | masked | device → coordinator | as above |
 | challenge | coordinator → device | 64: a nonce, and a digest of all masked vectors |
 | proof | device → coordinator | a proof that the summand is short; 64 (c) |
 | decision | coordinator → every device | 1: open; again, without some devices; or find who lied |
-| reveal, sum | as above | as above; `sum` is 1 byte if evidence follows |
+| reveal, sum | as above | as above; `reveal` 64 more (c); `sum` is 1 byte if evidence follows |
 | evidence | coordinator → device | proofs that devices lied about their self masks |
 | seeds | device → coordinator | 16 for each of them: the pair seed shared with it |
 
-(c) a signature. The last two rounds pass only where somebody lied after its proof. To find who lied
-in a proof, `alive`, `confirmed` and `reveal` pass, as above; `reveal` has pair seeds there.
+(c) a signature; the 32 bytes of `pledge` are a digest of the sums that the device knows. The last
+two rounds pass only where somebody lied after its proof. To find who lied in a proof, `alive`,
+`confirmed` and `reveal` pass, as above, `alive` with a signature; `reveal` has pair seeds there.
 
 An attempt (`lumos.secagg.openings`) has two rounds more, between `lost` and `alive`:
 
@@ -269,7 +270,7 @@ def published_bytes(holders: int, threshold: int) -> int:
 
 def pledge_bytes(neighbours: int) -> int:
     """Bytes of one `pledge` message."""
-    return PLEDGE_BYTES * neighbours + SIGNATURE
+    return PLEDGE_BYTES * neighbours + PUBLIC_HASH + SIGNATURE
 
 
 def confirmed_bytes(neighbours: int) -> int:

@@ -30,7 +30,7 @@ from lumos.exchange.endpoint import EVERY_DOOR, Endpoint, Program
 from lumos.exchange.messages import Inbox
 from lumos.exchange.transports import TRANSPORTS
 from lumos.exchange.transports.out_of_step import OutOfStep
-from lumos.secagg import SecureCoordinator, mask_graph
+from lumos.secagg import SecureCoordinator, mask_graph, signing
 from lumos.secagg.bounded import BLAME, OPEN, BoundedAggregator, BoundedCoordinator
 from lumos.secagg.openings import relay
 from lumos.secagg.topics import (
@@ -64,8 +64,8 @@ class Splits(BoundedCoordinator):
     def sum(self, width: int, noise: Any = None, bound: Any = None) -> Program[Any]:
         """Run an attempt up to the decision."""
         silent = np.zeros(DEVICES, np.bool_)
-        attempt = yield from self._gather(width, silent)
-        if (yield from self._judge(attempt, BOUND, silent)) != OPEN:
+        attempt = yield from self._gather(self._form(width, BOUND), silent)
+        if (yield from self._judge(attempt, silent)) != OPEN:
             raise AssertionError("nobody lied")
         words = np.full(DEVICES, OPEN, np.uint8)
         words[self.ordered()[: self.blamed]] = BLAME
@@ -101,7 +101,8 @@ def unmasked(
     if not np.array_equal(np.flatnonzero(speaking), np.sort(order[:blamed])):
         raise AssertionError("devices do not follow the decision")
     # The coordinator passes on all confirmations.
-    words = np.concatenate([blaming[one].batch.body for one in sorted(blaming)])
+    sent = [blaming[one].batch.body for one in sorted(blaming)]
+    words = np.concatenate(sent)[:, : -signing.SIGNATURE]
     silence: Inbox = ALIVE.silence
     for one in blaming:
         transport.parties[one].resume(silence)

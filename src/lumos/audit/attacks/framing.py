@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec import structs
+from msgspec.structs import replace
 
 from lumos.audit.attacks import attack
 from lumos.audit.harness import Scene
@@ -22,8 +24,16 @@ from lumos.exchange.transports import TRANSPORTS, Transport
 from lumos.graph import Graph
 from lumos.secagg import AggregateSettings, masks
 from lumos.secagg.bounded import BoundedAggregator, BoundedCoordinator
-from lumos.secagg.evidence import Evidence
-from lumos.typing import Bytes, Flags
+from lumos.secagg.evidence import (
+    Attempt,
+    DifferingPledges,
+    Evidence,
+    InvalidProof,
+    ShownEvidence,
+    WrongCommitment,
+)
+from lumos.secagg.signing import SIGNATURE
+from lumos.typing import Bytes
 
 DEVICES, WIDTH, BOUND = 20, 8, 1.01
 VICTIM, LIARS = 8, 2
@@ -66,16 +76,15 @@ class GivesOtherShare(Framer):
 class ExcludesAtOnce(BoundedCoordinator):
     """A broken variant: one pledge that differs excludes a device."""
 
-    def _differing_at_most(self) -> int:
+    def _differing_at_most(self, form: Any) -> int:
         return 0
 
 
 class TakesAnyShare(BoundedCoordinator):
     """A broken variant: it does not compare shares with what their givers pledged."""
 
-    def _given_as_pledged(self, answers: Any, pledged: Bytes, holders: Any, attempt: Any) -> Flags:
-        given: Flags = answers.answering.copy()
-        return given
+    def _as_pledged(self, case: Any, attempt: Any) -> bool:
+        return True
 
 
 class FramingCoordinator(BoundedCoordinator):
@@ -85,15 +94,14 @@ class FramingCoordinator(BoundedCoordinator):
     revealed: ClassVar[bytes] = b""
     victim: ClassVar[int] = VICTIM
 
-    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[Evidence]:
-        record, signature = self._signed(attempt, self.victim)
-        secret = secrets[self.victim]
+    def _wrong_commitments(self, attempt: Any, secrets: Any) -> list[ShownEvidence]:
+        record, secret = attempt.record(self.victim), secrets[self.victim]
         if self.kind == "other commitment":
-            record = record._replace(commitment=bytes(48))
+            record = replace(record, commitment=bytes(48))
         elif self.kind == "other secret":
             secret = secret.copy()
             secret[0] ^= 1
-        return [Evidence.of_commitment(record, self.victim, secret, signature)]
+        return [WrongCommitment.of(self.victim, record, secret)]
 
     def _liars_seeds(self, attempt: Any, liars: Any, sent: dict[int, bytes]) -> Any:
         type(self).revealed = b"".join(sent.values())
@@ -109,6 +117,81 @@ class BelievesEvidence(BoundedAggregator):
 
     def _holds(self, *_arguments: Any) -> bool:
         return True
+
+
+class ToldOtherwise(PledgesOtherwise):
+    """The coordinator sent the victim other sums than everybody else, and two liars help it."""
+
+    def setup(self) -> Program[None]:
+        """Run SETUP."""
+        yield from super().setup()
+        if int(self._shard.devices[0]) == VICTIM:
+            self.context = b"other sums"
+
+
+class KeepsMessages(BoundedCoordinator):
+    """It keeps what it needs to make up files of evidence."""
+
+    messages: ClassVar[dict[int, bytes]]
+    facts: ClassVar[Attempt]
+    attempt: ClassVar[Any]
+
+    def _pledged(self, messages: Any, form: Any, number: int) -> Any:
+        found = super()._pledged(messages, form, number)
+        type(self).messages, type(self).facts = messages, found[0]
+        return found
+
+    def _open_bounded(self, attempt: Any) -> Program[Any]:
+        type(self).attempt = attempt
+        return (yield from super()._open_bounded(attempt))
+
+
+class Uncovered(Attempt, frozen=True):
+    """A broken variant: signatures that cover neither form nor earlier sums."""
+
+    signed_as: tuple[Attempt, ...]
+
+    def signed(self, signature: bytes, device: int, what: bytes, *parts: bytes) -> bool:
+        """Return whether a device signed this in any of the attempts that there were."""
+        return any(one.signed(signature, device, what, *parts) for one in self.signed_as)
+
+
+def false_files() -> list[tuple[Evidence, Attempt, tuple[Attempt, ...]]]:
+    """Return evidence against the victim, as which attempt it is shown, and what was signed.
+
+    A valid proof under a smaller bound; pledges that two liars made differ, under a smaller
+    threshold; and pledges of devices that received other sums, as if they had received the same.
+    """
+    run_sum(BoundedAggregator, KeepsMessages)
+    attempt, facts = KeepsMessages.attempt, KeepsMessages.facts
+    smaller = replace(facts, form=replace(facts.form, bound=facts.form.bound // 2))
+    vector, proof = attempt.vector(VICTIM), attempt.proof(VICTIM)
+    case = InvalidProof(VICTIM, attempt.record(VICTIM), vector, proof)
+
+    run_sum(PledgesOtherwise, KeepsMessages)
+    threshold = (facts.form.mask_neighbours + 2) // 2  # fewer pairs that differ are enough
+    looser = replace(facts, form=replace(facts.form, threshold=threshold))
+    few = differing(attempt.neighbours[VICTIM].tolist()[: looser.form.frameable + 1])
+
+    run_sum(ToldOtherwise, KeepsMessages)
+    many = differing(attempt.neighbours[VICTIM].tolist()[: facts.form.frameable + 1])
+    told = replace(facts, context=KeepsMessages.messages[VICTIM][-SIGNATURE - 32 : -SIGNATURE])
+    return [
+        (case, smaller, (facts,)),
+        (few, looser, (facts,)),
+        (many, facts, (facts, told)),
+        (many, told, (facts, told)),
+    ]
+
+
+def differing(neighbours: list[int]) -> DifferingPledges:
+    """Return evidence of the pledges of the victim and of its first neighbours."""
+    sent = {
+        device: (body[: -SIGNATURE - 32], body[-SIGNATURE:])
+        for device, body in KeepsMessages.messages.items()
+    }
+    others = [(slot, *sent[device]) for slot, device in enumerate(neighbours)]
+    return DifferingPledges(VICTIM, *sent[VICTIM], others)
 
 
 @dataclass(frozen=True)
@@ -183,6 +266,22 @@ def attack_framing(scene: Scene) -> Iterator[AuditRow]:
         Exactly(float(sum(believed(kind, BoundedAggregator) for kind in KINDS)), len(KINDS)),
         bound=(0.0, CLAIM),
         undefended=float(sum(believed(kind, BelievesEvidence) for kind in KINDS)),
+        knows_mechanism=True,
+    )
+    scene.say("framing by files of evidence")
+    files = false_files()
+    yield finding(
+        f"the coordinator, {who}",
+        f"false files of evidence that hold, of {len(files)}",
+        "files",
+        Exactly(float(sum(case.holds(shown) for case, shown, _ in files)), len(files)),
+        bound=(0.0, CLAIM),
+        undefended=float(
+            sum(
+                case.holds(Uncovered(**structs.asdict(shown), signed_as=signed))
+                for case, shown, signed in files
+            )
+        ),
         knows_mechanism=True,
     )
 

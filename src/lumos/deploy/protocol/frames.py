@@ -32,7 +32,7 @@ from lumos.exchange.endpoint import check_form, check_no_padding
 from lumos.exchange.messages import Batch, Topic
 from lumos.typing import Doubles, Ints
 
-WIRE_VERSION = 5
+WIRE_VERSION = 6
 """Participants with another version are refused."""
 PADDING = 256
 LARGEST = 64 << 20
