@@ -11,6 +11,7 @@ Graphs of docs/strict-results.md have no part in it.
 """
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,7 @@ CONSTANTS: dict[tuple[Any, str], tuple[Any, ...]] = {
     (stages, "MANY_LABELS"): (250, 500, 1000, 2000),
     (stages, "FEW_VALIDATE"): (0, 400),
     (evidence, "DOUBT"): (0.0, 0.5, 1.0),
+    (evidence, "SHOWN"): (-math.inf, 1.0, 1.5, 2.0, 3.0),
     (evidence, "MARGIN_SIGMAS"): (1.0, 2.0, 4.0),
     (encoder, "LONGEST"): (20_000.0, 40_000.0, 80_000.0),
 }

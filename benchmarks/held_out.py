@@ -1,9 +1,10 @@
 """Choices of strict, checked on generated graphs that had no part in any of them.
 
     python -m benchmarks.held_out now                             # the present version, and others
-    python -m benchmarks.held_out weight                          # links: weight of the sketch
+    python -m benchmarks.held_out links                           # links alone
     PYTHONPATH=OLD/src:. python -m benchmarks.held_out before     # OLD: a checkout of ece93186
     python -m benchmarks.held_out now --number 0                  # another battery; nothing is kept
+    python -m benchmarks.held_out local --number 201              # few labels; nothing is kept
 
 The definition of the battery, its NUMBER included, was committed before anything was run on it.
 Later, with the first 14 graphs computed, alternatives were left out on graphs from `LARGE` devices
@@ -12,8 +13,12 @@ Its families of edges and of features occur in no other benchmark. A choice that
 of a result has used the battery up: it needs another NUMBER. Graphs from `MORE` on are
 heterophilous or structureless; only strict, its local model and its control run on them.
 
-The weight of the sketch in links was changed after the rest was defined, because of graphs of
-battery 0. `weight` checks it here; link scores of `now` are of the former weight.
+Links were learnt from products of tokens when the battery was defined. The present way was chosen
+on batteries of other numbers; "products of tokens" has the scores of the former one.
+
+`local` compares strict where labels are few with a local model of labelled devices alone, which is
+another run with the same graph, split and seed. `now` has the local model of the run itself: where
+all devices take part, they train it.
 
 Differences are paired: graph, split and seed are the same. Results are in
 docs/results/held-out.json, and `python -m reproduce --write-docs` writes docs/strict-results.md
@@ -45,10 +50,10 @@ GRAPHS = len(EDGES) * len(FEATURES)
 MORE, NUM_MORE = 1000, 30
 """Number of the first graph that is heterophilous or structureless, and of all of these."""
 SIZES, CLASSES = (800, 20_000), (2, 20)
-CHOICE_DEVICES = 5_000
-"""Number of devices below which links calibrate one vector."""
 LARGE = 10_000
 """Number of devices from which on few alternatives run."""
+LOCAL_GRAPHS, LOCAL_DEVICES = 180, 4000
+"""Numbers of graphs that `local` goes through, and the most devices that one of them may have."""
 FEW = (0.02, 0.15)
 """Share of training devices where they are few; as many validate. Elsewhere half of the devices
 train, and a quarter validates."""
@@ -273,23 +278,26 @@ def classify_variants() -> dict[str, Variant]:
 
 def link_variants() -> dict[str, Variant]:
     """Return the alternatives to each choice in link prediction."""
-    from lumos.strict.link import levels, stages
+    from lumos.strict.link import encoder, levels, stages
 
     schedule = stages.LinkSchedule
+    weight = patch.dict(levels.SKETCH_WEIGHT, {1: 0.7})
     return {
-        "products of single devices": ({"products": "own"}, _nothing),
-        "products of pairs": ({"products": "pairs"}, _nothing),
+        "16 random marks": ({"random_marks": 16}, _nothing),
+        "24 random marks": ({"random_marks": 24}, _nothing),
+        "32 random marks": ({"random_marks": 32}, _nothing),
+        "no whitening": ({}, _patched(encoder, "FLATTEN", 0.0)),
         "three vectors to calibrate": ({}, _patched(schedule, "compared", levels.WAYS)),
         "one vector to calibrate": ({}, _patched(schedule, "compared", (levels.BOTH,))),
-        "embeddings of length 24": ({"embedding": 24}, _nothing),
         "sketch of the last round": ({}, _patched(levels, "FADE", 0.0)),
         "sketch of all rounds alike": ({}, _patched(levels, "FADE", 1.0)),
+        "norm 0.7 of the sketch": ({}, lambda stack: stack.enter_context(weight)),
         "1.5 standard errors for one vector": ({}, _patched(levels, "SURE", {1: 1.5, 3: 1.5})),
         "sums without noise": ({"protect": "none"}, _nothing),
     }
 
 
-FOR_LARGE = ("products of single devices", "one vector to calibrate")
+FOR_LARGE = ("24 random marks", "one vector to calibrate")
 
 
 def run_of(drawn: Drawn, graph: lumos.Graph, **settings: Any) -> lumos.Run:
@@ -344,16 +352,40 @@ def link_cell(drawn: Drawn, graph: lumos.Graph, version: str) -> dict[str, Any]:
     return found
 
 
-def weight_cell(drawn: Drawn, graph: lumos.Graph) -> dict[str, Any]:
-    """Return the AUC, in hundredths, with the present weight of the sketch and the former one."""
-    from lumos.strict.link import levels
+def compare_local(number: int) -> None:
+    """Print strict, by test and whatever agreement shows, less the local model of labelled devices.
 
-    found = {}
-    for name, weight in (("now", levels.SKETCH_WEIGHT[1]), ("norm 0.7 of the sketch", 0.7)):
-        with patch.dict(levels.SKETCH_WEIGHT, {1: weight}):
-            score = run_of(drawn, graph, task="link", floor=False).metrics["test_auc"]
-        found[name] = {"strict": round(100 * float(score), 3)}
-    return found
+    On graphs of `LOCAL_DEVICES` at most that are heterophilous or structureless, and where all
+    devices take part; four seeds each.
+    """
+    from lumos.strict.classify import evidence
+
+    of: dict[str, list[np.ndarray]] = {}
+    for one in range(MORE, MORE + LOCAL_GRAPHS):
+        drawn = Drawn(one, number)
+        if drawn.edges == "mixed classes" or drawn.size > LOCAL_DEVICES:
+            continue
+        graph, found = drawn.graph(), []
+        settings = {"split": drawn.splits["few"], "label_epsilon": drawn.label_epsilon}
+        for drawn.seed in range(one, one + 4 * 7919, 7919):
+            run = run_of(drawn, graph, **settings)
+            if not run.model.kept["predicted_labels"].shape[1]:  # labels are not few
+                break
+            alone = classified(run_of(drawn, graph, **settings, participation="labelled"))
+            with patch.object(evidence, "SHOWN", -np.inf):
+                before = classified(run_of(drawn, graph, **settings))
+            now = classified(run)
+            found.append((before["strict"] - alone["local"], now["strict"] - alone["local"]))
+        if found:
+            of.setdefault(drawn.edges, []).append(np.array(found))
+    for edges, graphs in of.items():
+        for place, name in enumerate(("whatever agreement shows", "now")):
+            runs = np.stack(graphs)[:, :, place]
+            means = runs.mean(axis=1)
+            error = means.std(ddof=1) / len(means) ** 0.5
+            print(f"{edges}, {len(means)} graphs, {name}: {means.mean():+.2f} ± {error:.2f}; of "
+                  f"{runs.size} runs {(runs < -5).sum()} more than 5 points below, "
+                  f"{(runs > 5).sum()} above")  # fmt: skip
 
 
 @contextmanager
@@ -369,16 +401,19 @@ def kept(number: int) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("version", choices=["now", "before", "weight"])
+    parser.add_argument("version", choices=["now", "links", "before", "local"])
     parser.add_argument("--number", type=int, default=NUMBER, help="of the battery")
     parser.add_argument("--graphs", type=int, default=GRAPHS, help="only the first ones")
     options = parser.parse_args()
     version, number = options.version, options.number
     warnings.simplefilter("ignore")
+    if version == "local":
+        compare_local(number)
+        return
     more = range(MORE, MORE + NUM_MORE) if options.graphs == GRAPHS else range(0)
     for one in (*range(options.graphs), *more):
         drawn = Drawn(one, number)
-        if version == "weight" and (drawn.size >= CHOICE_DEVICES or one >= MORE):
+        if version == "links" and one >= MORE:
             continue
         with kept(number) as found:
             here = found["graphs"].setdefault(
@@ -393,16 +428,17 @@ def main() -> None:
                     "scores": {},
                 },
             )
-            if version in here["scores"].get("few", {}):
+            links = here["scores"].setdefault("links", {}) if one < MORE else {}
+            done = links if version == "links" else here["scores"].get("few", {})
+            as_now = "now" if version == "links" else version
+            if as_now in done:
                 continue  # an interrupted command continues
             graph = drawn.graph()
-            if version == "weight":
-                here["scores"]["weight"] = weight_cell(drawn, graph)
-                print(one, drawn.edges, drawn.features, here["scores"]["weight"], flush=True)
+            if one < MORE and as_now not in links:
+                links.update(link_cell(drawn, graph, as_now))
+            if version == "links":
+                print(one, drawn.edges, drawn.features, drawn.size, links, flush=True)
                 continue
-            if one < MORE:
-                links = here["scores"].setdefault("links", {})
-                links.update(link_cell(drawn, graph, version))
             for split in drawn.splits:
                 here["scores"].setdefault(split, {}).update(cell(drawn, graph, version, split))
             print(one, drawn.edges, drawn.features, drawn.size, here["scores"]["few"][version],

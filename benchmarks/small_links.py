@@ -1,20 +1,20 @@
 """The choice of the constants of strict links that depend on the number of devices.
 
-    python -m benchmarks.small_links            # kinds of products, by number of devices
+    python -m benchmarks.small_links            # numbers of random marks
+    python -m benchmarks.small_links whitening  # exponents of whitening
     python -m benchmarks.small_links vectors    # one vector to calibrate, or three
-    python -m benchmarks.small_links embedding  # lengths of embeddings, with own products
     python -m benchmarks.small_links sketch     # weights of earlier rounds of random marks
     python -m benchmarks.small_links weight     # norms of the sketch beside tokens, in one vector
 
 Graphs are generated, and have no part in docs/strict-results.md. Devices form small groups within
 classes; edges lie in a group, in a class, or anywhere, and so do words. A share of the words tells
-of interests that have nothing to do with edges: with them, products of single devices mislead.
+of interests that have nothing to do with edges.
 """
 
 import argparse
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import lumos
-from lumos.strict.link import levels, stages
+from lumos.strict.link import encoder, levels, stages
 
 GRAPHS = 6
 SIZES = (1_500, 3_000, 6_000, 10_000, 20_000)
@@ -85,16 +85,14 @@ def compared(vectors: tuple[str, ...]) -> Iterator[None]:
 
 Variant = tuple[dict[str, Any], Callable[[], Any]]
 VARIANTS: dict[str, dict[str, Variant]] = {
-    "products": {
-        kind: ({"products": kind}, lambda: compared(levels.WAYS)) for kind in ("own", "pairs")
+    "marks": {str(many): ({"random_marks": many}, nullcontext) for many in (24, 16, 32)},
+    "whitening": {
+        f"{power:g}": ({}, partial(patch.object, encoder, "FLATTEN", power))
+        for power in (0.25, 0.0, 0.35, 0.5)
     },
     "vectors": {
         "one": ({}, lambda: compared((levels.BOTH,))),
         "three": ({}, lambda: compared(levels.WAYS)),
-    },
-    "embedding": {
-        str(size): ({"products": "own", "embedding": size}, lambda: compared((levels.BOTH,)))
-        for size in (8, 12, 16, 24)
     },
     "weight": {
         f"{weight:g}": ({}, partial(patch.dict, levels.SKETCH_WEIGHT, {1: weight}))
@@ -109,7 +107,7 @@ VARIANTS: dict[str, dict[str, Variant]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("question", nargs="?", default="products", choices=VARIANTS)
+    parser.add_argument("question", nargs="?", default="marks", choices=VARIANTS)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -22,7 +22,7 @@ of the devices they know. *Tables of one's own* are beyond that: the sender of t
 its tables as it likes, and learns any function of a linear form with as many values as there are
 levels; here, quantiles of principal components.
 
-**Neighbours** have what passes in training: random marks, propagated labels, proposals and replies.
+**Neighbours** have what passes in training: random marks and propagated labels.
 
 **Coordinator.** Real noisy sums of small federations, one device of which has these words or
 others, chosen for the largest change; the attacker knows everything else (`link_sums`).
@@ -45,12 +45,12 @@ from lumos.audit.attacks.link_queries import (
     AttackedDevices,
     asked_by,
     devices_of,
+    one_hot,
     over_sets,
     some_askers,
 )
 from lumos.audit.attacks.link_training import (
     guesses,
-    matching_events,
     one_neighbour,
     sent_by,
     third_parties,
@@ -60,17 +60,14 @@ from lumos.exchange.messages import Batch
 from lumos.exchange.tape import recording
 from lumos.graph.demo import words_for
 from lumos.ldp.mechanisms import COIN, make_mechanism
-from lumos.runs.loop import Federation
 from lumos.strict.link.levels import ALONE, spec_for
 from lumos.strict.link.prediction import LinkResult, answer
-from lumos.strict.link.stages import product_kind
 from lumos.strict.messages import CONSENT
-from lumos.strict.settings import StrictSettings
 from lumos.training.config import Config
 from lumos.training.metrics import auc
-from lumos.training.problem import Problem
-from lumos.training.split import EdgeSplit, Role
+from lumos.training.split import EdgeSplit
 from lumos.training.trainer import AskedPairs
+from lumos.twoparty.score import levels_of
 from lumos.typing import Doubles, Flags, Ints
 
 ASKERS = (1, 4, 16, 64)
@@ -161,6 +158,42 @@ def by_tables(world: World, levels: int) -> Ints:
     return np.stack(columns, axis=1)
 
 
+def later_vectors(world: World, many: Sequence[int]) -> list[Row]:
+    """Edges, by m liars that choose the vectors for one device after answers of the other one.
+
+    They ask the first device along principal directions, and estimate its vector from the answers.
+    They ask the second device for products with that estimate, of different lengths, so that
+    buckets of different products border on one another. A committed vector would prevent it.
+    """
+    halves, vectors = world.truth.halves, world.result.vectors.astype(np.float64)
+    spec = spec_for(vectors.shape[1], world.result.reading.cosines)
+    fixed = world.levels(many, lying(world, "principal"))
+    rows: list[Row] = []
+    for m in many:
+        seen = one_hot(fixed[:, :m]).numpy().astype(np.float64)
+        known = np.column_stack([seen, np.ones(len(seen))])
+        weights = np.linalg.lstsq(known[halves.half], vectors[halves.half], rcond=None)[0]
+        estimated = known @ weights
+        (_, _), (asked, is_edge) = halves.known, halves.asked
+        one, other = asked[:, 0], asked[:, 1]
+        buckets = np.zeros(len(asked))
+        for part in np.linspace(1, 0.4, m):
+            length = part * np.sqrt(spec.largest_norm)
+            rows_ = (
+                estimated * (length / np.maximum(np.linalg.norm(estimated, axis=1), 1e-9))[:, None]
+            )
+            whole = np.clip(np.fix(rows_), -4, 3)
+            buckets += levels_of((whole[one] * vectors[other]).sum(axis=1).astype(np.int64), spec)
+        rows.append(
+            {
+                "vectors of liars": "chosen after answers",
+                "m": str(m),
+                "edge": auc(buckets[is_edge], buckets[~is_edge]),
+            }
+        )
+    return rows
+
+
 def all_askers(first: World, quick: bool) -> list[Row]:
     """The table of askers."""
     m = ASKERS[:3] if quick else ASKERS
@@ -184,17 +217,13 @@ def all_askers(first: World, quick: bool) -> list[Row]:
     return rows
 
 
-def neighbours(world: World, runs: int) -> list[Row]:
+def neighbours(world: World) -> list[Row]:
     """What neighbours learn of degrees, over the whole of training."""
-    training, halves = world.split.training, world.truth.halves
-    sent, events = sent_by(world.recorded), matching_events(world.recorded.tape, training)
-    found = one_neighbour(training, sent, events, halves)
-    pooled = events + sum(matching_of(world, number) for number in range(1, runs))
-    again = one_neighbour(training, sent, pooled, halves).seen["proposals and replies"]
+    halves = world.truth.halves
+    found = one_neighbour(world.split.training, sent_by(world.recorded), halves)
     views = {
         "own degree alone": found.own,
-        **{f"+ {name}": np.hstack([found.own, seen]) for name, seen in found.seen.items()},
-        f"+ proposals of {runs} runs": np.hstack([found.own, again]),
+        "+ random marks and propagated labels": np.hstack([found.own, found.seen]),
     }
     return [
         {
@@ -206,27 +235,6 @@ def neighbours(world: World, runs: int) -> list[Row]:
         }
         for name, seen in views.items()
     ]
-
-
-def matching_of(world: World, number: int) -> Doubles:
-    """[slots, 3] the proposals of another run: setup alone."""
-    training = world.split.training
-    problem = Problem.of(
-        graph=training,
-        keep=np.zeros(len(training.neighbours), np.bool_),
-        roles=np.full(training.devices, Role.NOBODY, np.int64),
-        held_back=world.split.validation,
-        classes=0,
-        seed=0,
-        shards=1,
-    )
-    config = Config.asked(
-        task="link", score_queries=16 + number
-    )  # other settings, other randomness
-    with recording() as tape:
-        made: Federation[Any] = Federation(problem, config, transport="recording")
-        made.run(lambda trainer: trainer.setup(), lambda program: program.setup())
-    return matching_events(tape, training)
 
 
 def edges(world: World) -> list[Row]:
@@ -270,14 +278,9 @@ def refusals(world: World) -> list[Row]:
     ]
 
 
-def coordinator(runs: int, devices: int) -> list[Row]:
-    """A planted worst case, stage by stage: μ of other words, and guesses.
-
-    Args:
-        devices: of the graph; planted federations have the same kind of products.
-    """
-    kind = product_kind(StrictSettings(), devices)
-    found = guesses(runs, Config.asked(task="link", products=kind))
+def coordinator(runs: int) -> list[Row]:
+    """A planted worst case, stage by stage: μ of other words, and guesses."""
+    found = guesses(runs, Config.asked(task="link"))
     return [
         {
             "stage": stage,
@@ -322,10 +325,11 @@ def main() -> None:
     show(tables["base"], "without answers")
     for name, make in (
         ("askers", lambda: all_askers(world, options.quick)),
-        ("neighbours", lambda: neighbours(world, 2 if options.quick else 10)),
+        ("neighbours", lambda: neighbours(world)),
         ("third parties", lambda: edges(world)),
+        ("later vectors", lambda: later_vectors(world, ASKERS[:3])),
         ("refusals", lambda: refusals(world)),
-        ("coordinator", lambda: coordinator(4 if options.quick else 20, graph.devices)),
+        ("coordinator", lambda: coordinator(4 if options.quick else 20)),
     ):
         if options.only is not None and name not in options.only:
             continue

@@ -9,7 +9,7 @@ Cells = dict[str, Any]
 """Scores of all variants on one graph and split."""
 MORE = "no further propagated label where labels are few"
 LARGE, CHOICE = 10_000, 5_000
-"""Numbers of devices from which on products are of pairs, and calibration compares vectors."""
+"""Numbers of devices from which on there are more random marks, and more vectors to compare."""
 
 
 class Choice(NamedTuple):
@@ -74,14 +74,16 @@ def _from(limit: int) -> Callable[[Cells, Cells], bool]:
 
 
 LINK_CHOICES = (
-    Choice("below 10,000 devices: own products", "of pairs", "products of pairs", _below(LARGE)),
-    Choice("from 10,000 on: products of pairs", "own", "products of single devices", _from(LARGE)),
+    Choice("embeddings from sketches", "from products of tokens", "products of tokens"),
+    Choice("below 10,000 devices: 24 random marks", "16", "16 random marks", _below(LARGE)),
+    Choice("below 10,000 devices: 24 random marks", "32", "32 random marks", _below(LARGE)),
+    Choice("from 10,000 on: 32 random marks", "24", "24 random marks", _from(LARGE)),
+    Choice("whitening half way", "none", "no whitening"),
     Choice("below 5,000 devices: one vector", "three", "three vectors to calibrate",
            _below(CHOICE)),
     Choice("from 5,000 on: three vectors", "one", "one vector to calibrate", _from(CHOICE)),
     Choice("one vector: 1 standard error", "1.5", "1.5 standard errors for one vector"),
-    Choice("own products: embeddings of length 12", "24", "embeddings of length 24",
-           _below(LARGE)),
+    Choice("one vector: norm 1.5 of the sketch", "0.7", "norm 0.7 of the sketch"),
     Choice("rounds of marks count half as much as the next", "the last round only",
            "sketch of the last round"),
     Choice("rounds of marks count half as much as the next", "all alike",
@@ -89,7 +91,6 @@ LINK_CHOICES = (
     Choice("noise in the sums", "none", "sums without noise"),
 )  # fmt: skip
 """Of links."""
-WEIGHT = Choice("one vector: norm 1.5 of the sketch", "0.7", "norm 0.7 of the sketch")
 BEFORE = Choice("all of it", "version before one end used an edge", "before")
 CHOICE_HEADINGS = ["choice", "alternative", "graphs", "present less alternative", "verdict"]
 
@@ -101,7 +102,7 @@ def gains(found: Cells, choice: Choice, splits: tuple[str, ...]) -> list[float]:
         here = [
             cells["now"]["strict"] - cells[choice.key]["strict"]
             for split in splits
-            if choice.key in (cells := graph["scores"].get(split, {}))
+            if {"now", choice.key} <= (cells := graph["scores"].get(split, {})).keys()
             and (choice is BEFORE or choice.applies(graph, cells))
         ]
         changed = [one for one in here if one]
@@ -123,7 +124,6 @@ def choice_rows(found: Cells) -> list[list[str]]:
     for choices, splits, kind, digits in (
         ((BEFORE, *CHOICES), ("half", "few"), "", 2),
         ((BEFORE, *LINK_CHOICES), ("links",), "links: ", 2),
-        ((WEIGHT,), ("weight",), "links: ", 2),
     ):
         for choice in choices:
             gained = gains(found, choice, splits)

@@ -88,7 +88,7 @@ LINK_GRAPHS = {
 }
 LINKS = {
     "**default**": ("default", "test"),
-    "`--feature-epsilon 13.38`": ("features 13.38", "test"),
+    "`--feature-epsilon 11.95`": ("features 11.95", "test"),
     "`--feature-epsilon 4`": ("features 4", "test"),
     "`--feature-epsilon 2`": ("features 2", "test"),
     "`--feature-epsilon 1`": ("features 1", "test"),

@@ -13,14 +13,12 @@ LumosError                  anything Lumos raises on purpose
 │   ├── Forged              a public key, a word or an opened secret is not the sender's
 │   ├── Equivocation        the coordinator sent two devices different things
 │   ├── DrawVoid            the mask graph could not be drawn: contributions were missing
-│   ├── ObjectionIgnored    the coordinator wants to open a sum to which a device objected
 │   ├── BothSecrets         somebody asked a holder for both secrets of one device
 │   ├── AlreadyOpened       somebody asked a holder for a second attempt of a step that it opened
-│   │                       sessions of two devices (comparisons, scores, products):
+│   │                       sessions of two devices (comparisons, scores):
 │   ├── BadPoint            a received point or key is not in its group (`lumos.crypto.groups`)
 │   ├── BadValue            a value, an outcome or padding lies outside its range
 │   ├── CheckFailed         the two ends have not seen the same messages
-│   ├── Replay              pads of a step and attempt that were used are asked for again
 │   ├── OutOfOrder          a message, or a call, is not the one that is due
 │   └── SessionClosed       the session has ended: by an error, by close(), or by a fork
 ├── RankLost                another rank of the run is gone, or does not answer
@@ -124,10 +122,6 @@ class DrawVoid(ProtocolError):
     """The mask graph could not be drawn: contributions were missing in every draw."""
 
 
-class ObjectionIgnored(ProtocolError):
-    """The coordinator wants to open a sum to which a device objected."""
-
-
 class BothSecrets(ProtocolError):
     """Somebody asked a holder for both secrets of one device."""
 
@@ -142,10 +136,6 @@ class BadValue(ProtocolError):
 
 class CheckFailed(ProtocolError):
     """The two ends of a session have not seen the same messages."""
-
-
-class Replay(ProtocolError):
-    """Pads of a step and attempt that were used are asked for again."""
 
 
 class OutOfOrder(ProtocolError):

@@ -433,7 +433,6 @@ def test_a_mistake_gets_one_line(
         ({"profile": "paper", "high": 0.5}, r"outside the public bounds \[0, 0.5\]"),
         ({"task": "link", "mechanism": "krr"}, "no effect with `profile='strict'`"),
         ({"task": "link", "query_bits": 4}, "`query_bits` must be 1, 2 or 3"),
-        ({"task": "link", "embedding": 1}, "`embedding` must be 2 to 64"),
         ({"task": "link", "random_marks": 33}, "`random_marks` must be 2 to 32"),
         ({"task": "link", "query_epsilon": 0}, "must be above 0"),
         ({"virtual_nodes": False}, "`virtual_nodes` has no effect with `profile='strict'`"),

@@ -18,8 +18,8 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.secagg.topics import Stage
 from lumos.strict import messages as neighbour_messages
-from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
+from lumos.training.sums import RunSums
 from lumos.typing import Arrays
 
 LOST = 5
@@ -178,10 +178,10 @@ class SilentDevice:
     ) -> None:
         self.sums = 0
         self.gone_before = sum_number
-        summed, sent = NoisySums.sum, neighbour_messages.send_over
+        summed, sent = RunSums.sum, neighbour_messages.send_over
         oracle = self
 
-        def silent_sum(this: NoisySums, update: Any, noise: Any, step: int, **more: Any) -> Any:
+        def silent_sum(this: RunSums, update: Any, noise: Any, step: int, **more: Any) -> Any:
             stages = np.full(12, Stage.NEVER, np.int8)
             if oracle.sums == sum_number and stage is not None:
                 stages[LOST] = stage
@@ -197,7 +197,7 @@ class SilentDevice:
             speaking = shard.owner[over] != LOST
             return (yield from sent(topic, shard, over[speaking], bodies[speaking], *others))
 
-        monkeypatch.setattr(NoisySums, "sum", silent_sum)
+        monkeypatch.setattr(RunSums, "sum", silent_sum)
         for place in ("classify.trainer", "link.trainer"):
             monkeypatch.setattr(f"lumos.strict.{place}.send_over", silent_send)
 

@@ -15,10 +15,13 @@ from lumos.graph.parts import PartsFolder
 from lumos.strict import messages as propagated_labels
 from lumos.training.config import Config
 
+SESSIONS = 9
+"""The phase of a run of links that has sessions of two devices."""
+
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    return Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
+    return Config.asked(task="link", aggregate="secure", random_marks=4)
 
 
 def at_a_tick(federation: Federation, state: RunState) -> None:
@@ -48,12 +51,12 @@ def test_a_coordinator_pays_for_every_further_attempt_with_a_device(
 ) -> None:
     """In each of them a peer that lies compares, or scores, with what it likes."""
     federation = Federation(few_words_parts, linking)
-    federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
+    federation.run(until=lambda: federation.device(LOST).phase == SESSIONS)
     device = federation.device(LOST)
-    assert device.job.has_sessions(SUM_PHASE)
+    assert device.job.has_sessions(SESSIONS)
     for attempt, out in states:
         assert device.ended is None
-        at_a_tick(federation, RunState(SUM_PHASE, attempt, out))
+        at_a_tick(federation, RunState(SESSIONS, attempt, out))
     assert line in str(device.ended)
 
 
@@ -61,15 +64,15 @@ def test_a_restarted_device_remembers_the_attempt_and_whom_it_is_without(
     few_words_parts: PartsFolder, linking: Config
 ) -> None:
     federation = Federation(few_words_parts, linking)
-    federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
+    federation.run(until=lambda: federation.device(LOST).phase == SESSIONS)
     first = int(federation.device(LOST).job.shard.neighbours[0])
-    state = RunState(SUM_PHASE, 1, [first])
+    state = RunState(SESSIONS, 1, [first])
     at_a_tick(federation, state)
     federation.kill(LOST)
     federation.start(LOST)
     device = federation.device(LOST)
     assert (device.attempt, device.out, set(device.job.absent)) == (1, {first}, {first})
-    at_a_tick(federation, RunState(SUM_PHASE, 2, [first]))
+    at_a_tick(federation, RunState(SESSIONS, 2, [first]))
     assert "no device is lost" in str(device.ended)
 
 
@@ -78,8 +81,8 @@ def test_no_attempt_begins_with_fewer_than_have_to_be_left(
 ) -> None:
     """Not even after a restart, when the device has not received anything of the others yet."""
     federation = Federation(few_words_parts, linking)
-    federation.run(until=lambda: federation.device(LOST).phase == SUM_PHASE)
-    state = RunState(SUM_PHASE, 1, [1, 2, 3])
+    federation.run(until=lambda: federation.device(LOST).phase == SESSIONS)
+    state = RunState(SESSIONS, 1, [1, 2, 3])
     at_a_tick(federation, state)
     assert federation.device(LOST).ended == "fewer than 11 devices are left"
     federation.kill(LOST)

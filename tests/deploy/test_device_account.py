@@ -180,7 +180,7 @@ def test_every_attempt_at_a_calibration_is_charged_before_its_first_message(
 ) -> None:
     part, limits = few_words_parts.part([3], "link"), AccountLimits(score_queries=5)
     account = PrivacyAccount(tmp_path, numbers=part.devices, limits=limits)
-    config = Config.asked(**LINKS, embedding=4)
+    config = Config.asked(**LINKS, random_marks=4)
     keys = DeviceKeys(bytes(32))
     job = TrainingJob(few_words_parts.manifest, config, part, keys, account=account)
     job.program(SETUP)
@@ -200,7 +200,7 @@ def test_calibrations_that_were_repeated_are_counted(
     few_words_parts: PartsFolder, tmp_path: Path
 ) -> None:
     """A lost device makes the last phase begin again: four buckets are learnt, and counted."""
-    config = Config.asked(**LINKS, embedding=4)
+    config = Config.asked(**LINKS, random_marks=4)
     federation = AccountedFederation(few_words_parts, config, accounts=tmp_path)
     lost, asked = 5, 0
 

@@ -28,7 +28,7 @@ from lumos.deploy.protocol.frames import (
 )
 from lumos.errors import InputError, LumosError, ProtocolError
 from lumos.exchange.messages import Batch
-from lumos.secagg.topics import LEFT_OUT, MASKED, VERDICT
+from lumos.secagg.topics import DECISION, LEFT_OUT, MASKED
 
 ROUTE = Route(b"thirty-two bytes of a plan's tag", 3, -1)
 KEY = RoundKey(4, 0, 1, 9)
@@ -129,8 +129,8 @@ def test_envelopes_carry_the_messages_of_one_pair() -> None:
         (MASKED, Data(KEY, MASKED.name, 1 << 40, b"", [])),
         (LEFT_OUT, Data(KEY, LEFT_OUT.name, 1, b"abc")),
         (LEFT_OUT, Data(KEY, LEFT_OUT.name, 1, bytes(8), [8])),
-        (VERDICT, Data(KEY, VERDICT.name, 1, b"\x07")),
-        (VERDICT, Data(KEY, VERDICT.name, -1, b"")),
+        (DECISION, Data(KEY, DECISION.name, 1, b"\x07")),
+        (DECISION, Data(KEY, DECISION.name, -1, b"")),
     ],
 )
 def test_an_envelope_that_is_not_what_its_topic_declares(topic: object, data: Data) -> None:

@@ -15,8 +15,8 @@ from lumos.device.shard import COORDINATOR
 from lumos.graph.parts import PartsFolder
 from lumos.secagg.openings import OpenedSums
 from lumos.secagg.topics import Stage
-from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
+from lumos.training.sums import RunSums
 
 
 class Tampering(Federation):
@@ -133,7 +133,7 @@ def test_devices_that_received_different_sums_open_nothing_more(
     twelve: PartsFolder, short: Config, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(NoisySums, "_learn", lambda self, total: None)
+        monkeypatch.setattr(RunSums, "_learn", lambda self, total: None)
     federation = Tampering(twelve, short)
 
     def another_sum(sender: int, receiver: int, data: Data) -> Data:
@@ -166,7 +166,7 @@ def test_a_device_that_received_another_last_sum_finds_out(
     counted.run()
     assert sums[-1].phase == counted.coordinator.job.last
     if broken:
-        monkeypatch.setattr(NoisySums, "compare_told", lambda self: iter(()))
+        monkeypatch.setattr(RunSums, "compare_told", lambda self: iter(()))
     federation = Tampering(twelve, short)
 
     def another_sum(sender: int, receiver: int, data: Data) -> Data:
@@ -256,7 +256,7 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     parts, config = twelve, short
     if wrong == "unknown random mark":
         parts = few_words_parts
-        config = Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
+        config = Config.asked(task="link", aggregate="secure", random_marks=4)
     federation = Tampering(parts, config)
 
     def tamper(sender: int, receiver: int, data: Data) -> Data:
@@ -272,15 +272,12 @@ def test_a_neighbour_that_sends_nonsense_is_ignored(
     assert all(wrong in line for line in logged)
 
 
-LINKS = Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
+LINKS = Config.asked(task="link", aggregate="secure", random_marks=4)
 TREES = Config.asked(
     profile="paper", balancer="greedy", compare="secure", aggregate="secure", epochs=1
 )
 SESSIONS = {
-    **dict.fromkeys(
-        ["products/opening", "products/points", "products/columns", "products/correction"], LINKS
-    ),
-    **dict.fromkeys(["products/ready", "products/present", "score"], LINKS),
+    "score": LINKS,
     "compare": TREES,
 }
 """Messages of two devices, and runs with them."""

@@ -21,7 +21,7 @@ from lumos.typing import Arrays
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    return Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
+    return Config.asked(task="link", aggregate="secure", random_marks=4)
 
 
 def restart_after(federation: Federation, topic: str, *, non_neighbours: bool) -> int:

@@ -31,7 +31,7 @@ from lumos.typing import Arrays
 EVIDENCE = np.array([-1.5, -0.25, 0.5, 2.0])
 HALF = 2
 """Questions that a device may ask, and answers, of the six answers in all."""
-SETTINGS = Config.asked(task="link", aggregate="secure", embedding=4, score_queries=6)
+SETTINGS = Config.asked(task="link", aggregate="secure", random_marks=4, score_queries=6)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ PAPER: dict[str, Any] = {
 }
 SETTINGS = {
     "classify": Config.asked(aggregate="secure", encoder_epochs=2, propagated_labels=1, epochs=8),
-    "link": Config.asked(task="link", aggregate="secure", embedding=4),
+    "link": Config.asked(task="link", aggregate="secure", random_marks=4),
     "trees": Config.asked(**PAPER, epochs=1),
     "paper": Config.asked(**PAPER, epochs=3),
 }

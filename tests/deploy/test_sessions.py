@@ -96,7 +96,7 @@ def test_trees_begin_again_without_a_device_that_is_lost(
 @pytest.fixture(scope="module")
 def linking() -> Config:
     """With few words and numbers: their sessions are as long as both."""
-    return Config.asked(task="link", aggregate="secure", products="pairs", embedding=4)
+    return Config.asked(task="link", aggregate="secure", random_marks=4)
 
 
 def link_state(federation: Federation, device: int) -> dict[str, np.ndarray]:
@@ -110,16 +110,14 @@ def undisturbed(linking: Config) -> Arrays:
     return lumos.train(few_words(), linking).model.weights
 
 
-PRODUCTS, LEVELS = 4, 12
-"""Phases: that of the second sum of products, and the last one."""
-IN_PRODUCTS = ["opening", "points", "columns", "correction", "ready", "present", "objection"]
-QUICK = [("reveal", PRODUCTS, LOST), ("score", LEVELS, LOST)]
+ASSOCIATIONS, LEVELS = 7, 9
+"""Phases: that of the sum of associations, and the last one."""
+QUICK = [("reveal", ASSOCIATIONS, LOST), ("score", LEVELS, LOST)]
 KILLS = [
-    *((topic, PRODUCTS, LOST) for topic in (*IN_PRODUCTS, "verdict", *IN_A_SUM)),
+    *((topic, ASSOCIATIONS, LOST) for topic in IN_A_SUM),
     *((topic, LEVELS, LOST) for topic in ("score", "proposal", "reply", *IN_A_SUM)),
-    *(("proposal", 3, LOST), ("reply", 3, LOST)),
     *((topic, None, LOST) for topic in ("keys", "colour", "opinion")),
-    *((topic, PRODUCTS, COORDINATOR) for topic in ("left-out", "lost", "verdict", "sum")),
+    *((topic, ASSOCIATIONS, COORDINATOR) for topic in ("left-out", "lost", "sum")),
     *((topic, LEVELS, COORDINATOR) for topic in ("left-out", "sum")),
 ]
 """(topic, phase, who is killed)."""
@@ -148,7 +146,7 @@ def test_links_with_a_participant_that_is_back(
     assert not federation.lines
 
 
-@pytest.mark.parametrize("topic", ["products/columns", "score"])
+@pytest.mark.parametrize("topic", ["strict/colour", "score"])
 def test_links_without_a_device_that_is_lost(
     few_words_parts: PartsFolder, linking: Config, topic: str
 ) -> None:

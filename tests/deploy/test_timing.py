@@ -176,37 +176,6 @@ def test_a_device_that_keeps_something_back_stalls_no_round_for_ever(
     assert "something was missing between devices for 30 s; the round ends" in federation.lines
 
 
-def test_only_a_neighbour_becomes_a_partner(few_words_parts: PartsFolder) -> None:
-    """A device proposes to all devices; those that are no neighbours drop it, and name it."""
-    federation = Federation(
-        few_words_parts,
-        Config.asked(task="link", aggregate="secure", products="pairs", embedding=4),
-    )
-    neighbours = set(federation.device(LOST).job.shard.neighbours.tolist())
-    others = sorted(set(range(12)) - neighbours - {LOST})
-    assert others
-    proposed: set[RoundKey] = set()
-
-    def propose(_now: float, sender: int, _receiver: int, frames: list[Any]) -> None:
-        for frame in frames:
-            proposal = isinstance(frame, Data) and frame.topic == "strict/proposal"
-            if sender == LOST and proposal and frame.key not in proposed:
-                proposed.add(frame.key)
-                for other in others:
-                    forged = Data(frame.key, frame.topic, 1, b"\0")
-                    federation.forward(LOST, other, [forged])
-
-    federation.watch = propose
-    federation.run(until=lambda: federation.coordinator.phase > 3)
-    partners = {
-        other: int(federation.device(other).job.trainer._partner[0])  # type: ignore[attr-defined]
-        for other in others
-    }
-    assert LOST not in partners.values()
-    line = f"device {LOST}: a device that is no candidate proposes to be a partner; dropped"
-    assert federation.lines.count(line) >= len(others)
-
-
 def test_a_round_that_takes_long_costs_few_flags(twelve: PartsFolder, short: Config) -> None:
     """Devices that are starved would send nothing else."""
     federation = Federation(twelve, short, deadline=60.0)

@@ -10,7 +10,6 @@ from lumos.exchange import PUBLIC_ID, TOPICS, Door, Topic
 from lumos.secagg import ideal as aggregate
 from lumos.strict.messages import PROPAGATED_LABEL
 from lumos.twoparty import comparer as compare
-from lumos.twoparty import product_sums as products
 from lumos.twoparty import score
 
 Declare = Callable[..., Topic]
@@ -86,6 +85,6 @@ def test_topics_that_ship_say_who_learns_what() -> None:
 
 
 def test_topics_of_ideal_backends_are_named_so() -> None:
-    backends = (aggregate, compare, products, score)
+    backends = (aggregate, compare, score)
     ideal = frozenset().union(*(backend.IDEAL_TOPICS for backend in backends))
     assert {topic.name for topic in ideal} == {name for name in TOPICS if name.endswith("/ideal")}

@@ -148,7 +148,6 @@ class SendsOldProof(SendsLarge):
         attempt.masked = BoundedAggregator._masked(
             self,
             np.zeros((1, width)),
-            None,
             attempt.rows,
             attempt.keys,
             attempt.values,

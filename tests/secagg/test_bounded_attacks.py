@@ -16,12 +16,14 @@ from tests.secagg.test_bounded import (
     Liar,
     LiesAboutPairMasks,
     LiesAboutSelfMask,
+    NoVector,
     check_sum,
     run,
     some_vectors,
     with_body,
 )
 
+from lumos.crypto.shortness import ROWS, TAU, proved_factor
 from lumos.exchange import Batch, Outbox, Program
 from lumos.secagg import masks
 from lumos.secagg.bounded import AGAIN, LATE, TOO_FEW, BoundedCoordinator
@@ -93,9 +95,30 @@ def test_shares_that_nobody_gave_out_are_no_evidence() -> None:
     assert not any(FramesByUnansweredShares.revealed)
 
 
+GRAPH = drawn_graph(TOTAL, PARAMETERS.neighbours)
+
+
+@pytest.mark.parametrize("slot", range(PARAMETERS.neighbours))
+def test_liars_with_shares_outside_the_field_have_nobody_else_excluded(slot: int) -> None:
+    """Both ends of a pair pledge and use such a share. Were it counted beyond the first t, which
+    are what evidence shows, honest devices would refuse that evidence, and be excluded for it."""
+    friend = int(GRAPH.of(np.array([LIAR]))[0, slot])
+
+    class OutsideTogether(Liar):
+        def _values(self, keys: Any) -> Any:
+            low, high = sorted([LIAR, friend])
+            [pair] = np.flatnonzero((self._pairs.low == low) & (self._pairs.high == high))
+            (keys.values_up if low == LIAR else keys.values_down)[pair] = 0xFFFF
+            return super()._values(keys)
+
+    outcome = run({LIAR: OutsideTogether, friend: OutsideTogether}, sums=2)
+    assert set(outcome.excluded) <= {LIAR}
+    assert all(file.proves() for file in outcome.party.evidence.values())
+    check_sum(outcome, tuple(outcome.excluded))
+
+
 # Stopping a run, and endless attempts.
 
-GRAPH = drawn_graph(TOTAL, PARAMETERS.neighbours)
 NEIGHBOUR = int(GRAPH.of(np.array([LIAR]))[0, 0])
 
 
@@ -146,6 +169,34 @@ def test_silence_within_sums_costs_few_attempts(topic: Any) -> None:
     check_sum(outcome, (LIAR,))
 
 
+def test_who_lost_its_holders_to_liars_is_not_asked_and_not_called_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = dataclasses.replace(SETTINGS, neighbours=8, threshold=6)
+    monkeypatch.setattr(test_bounded, "SETTINGS", wide)
+    neighbours = drawn_graph(TOTAL, 8).of(np.arange(TOTAL))
+    # Three liars take a holder each from the first victim, and two of them from the second, which
+    # has one too few only without the first.
+    first, second = int(neighbours[OTHER, 3]), OTHER
+    shared = np.intersect1d(neighbours[first], neighbours[second])[:2].tolist()
+    third = int(np.setdiff1d(neighbours[first], [*shared, second])[0])
+
+    class DisagreesWithVictims(Liar):
+        def _pledges(self, keys: Any, of: Any) -> Any:
+            found, me = super()._pledges(keys, of).copy(), int(self._shard.devices[0])
+            victims = [first] if me == third else [first, second]
+            slots = np.isin(self._neighbours[0], victims)
+            found[self._pairs.of[0, slots], 0] ^= 1
+            return found
+
+    liars = dict.fromkeys([*shared, third], DisagreesWithVictims)
+    outcome = run(liars, sums=2, coordinator=Attempts)
+    assert not outcome.excluded
+    assert not outcome.party._late.any()
+    assert outcome.party.attempts == 2
+    check_sum(outcome, (first, second))
+
+
 def test_a_neighbour_of_a_liar_that_is_silent_is_no_liar() -> None:
     class Late(Liar):
         def changed(self, outbox: Outbox) -> Outbox:
@@ -154,6 +205,56 @@ def test_a_neighbour_of_a_liar_that_is_silent_is_no_liar() -> None:
     outcome = run({LIAR: LiesAboutSelfMask, NEIGHBOUR: Late})
     assert list(outcome.excluded) == [LIAR]
     assert np.isnan(outcome.coordinator[0]).all()
+
+
+def test_no_sum_is_formed_over_fewer_devices_than_the_minimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = dataclasses.replace(SETTINGS, neighbours=12, threshold=8)
+    monkeypatch.setattr(test_bounded, "SETTINGS", wide)
+    silent = dict.fromkeys(range(TOTAL - PARAMETERS.minimum), NoVector)
+    outcome = run({**silent, LIAR: LiesAboutSelfMask}, sums=2)
+    assert list(outcome.excluded) == [LIAR]
+    assert outcome.party.evidence[LIAR].proves()
+    spoiled, ended = outcome.coordinator
+    assert np.isnan(spoiled).all()
+    assert ended is None
+    assert np.isnan(outcome.totals[OTHER][0]).all()
+
+
+@pytest.mark.parametrize(("liars", "longer"), [(200, 2.9), (2247, 19)])
+def test_those_who_stay_could_be_chosen_so_that_their_sum_looks_short(
+    liars: int, longer: float
+) -> None:
+    """Half of the liars leave: each time the one without which R·x_S is shortest. Then |x_S| may be
+    so many times |S|·B."""
+    drawn = np.random.default_rng(0).normal(size=(liars, ROWS)) / 2**0.5  # R·x of orthonormal x
+    staying, total = np.arange(liars), drawn.sum(axis=0)
+    for _ in range(liars // 2):
+        rows = drawn[staying]
+        gone = int(np.argmin((rows**2).sum(axis=1) - 2 * rows @ total))
+        total = total - rows[gone]
+        staying = np.delete(staying, gone)
+    square = (total**2).sum() / len(staying) / (ROWS / 2)
+    assert (TAU / square) ** 0.5 > longer > proved_factor(ROWS + 1)
+
+
+@pytest.mark.parametrize("width", [40, 300])
+def test_liars_that_saw_the_matrix_do_not_choose_who_stays(width: int) -> None:
+    """Where R projects, the sum of those who stay would look short for some choice."""
+    opposite = np.roll(GRAPH.order, TOTAL // 2)[GRAPH.order == LIAR]  # shares no mask neighbour
+    liars = dict.fromkeys([LIAR, int(opposite[0])], LiesAboutSelfMask)
+    outcome = run(liars, width, sums=2)
+    assert set(outcome.excluded) == {*liars}
+    assert all(file.proves() for file in outcome.party.evidence.values())
+    first, second = outcome.coordinator
+    expected = np.delete(some_vectors(width), [*liars], axis=0).sum(axis=0)
+    np.testing.assert_allclose(second, expected, atol=1e-8)
+    if width == 40:
+        np.testing.assert_allclose(first, expected, atol=1e-8)
+    else:
+        assert np.isnan(first).all()
+        assert np.isnan(outcome.totals[OTHER][0]).all()
 
 
 # Attempts at one sum, and other sums, under one number.

@@ -3,7 +3,7 @@
 import pytest
 
 from lumos.errors import AlreadyOpened
-from lumos.secagg.openings import Attempts, OpenedSums, Opening
+from lumos.secagg.openings import OpenedSums, Opening
 
 FIRST = Opening(step=-3, number=2, told=b"these are in the sum")
 
@@ -51,14 +51,12 @@ def test_the_next_sum_is_opened() -> None:
 
 def test_attempts_up_to_the_opened_one_are_replayed_and_no_later_one_is_made() -> None:
     opened = OpenedSums([FIRST])  # the second attempt of its step, after sum 1
-    attempts = Attempts()
-    attempts.begin(FIRST.step, 0, opened, FIRST.number - 1)
+    assert not opened.has(FIRST.step, before=FIRST.number - 1)
     with pytest.raises(AlreadyOpened):
         opened.open(FIRST._replace(number=FIRST.number - 1))
-    attempts.begin(FIRST.step, 1, opened, FIRST.number)
+    assert not opened.has(FIRST.step, before=FIRST.number)
     opened.open(FIRST)
-    with pytest.raises(AlreadyOpened):
-        attempts.begin(FIRST.step, 2, opened, FIRST.number + 1)
+    assert opened.has(FIRST.step, before=FIRST.number + 1)
 
 
 def test_nothing_is_given_out_that_could_not_be_noted() -> None:

@@ -21,10 +21,10 @@ from lumos.secagg.noise import Noise
 from lumos.strict.link.prediction import LinkResult
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.profile import PROFILE
-from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
+from lumos.training.sums import RunSums
 from lumos.twoparty.score import IDEAL_TOPICS
 
 LINKS = {"profile": "strict", "task": "link"}
@@ -120,34 +120,24 @@ class Opened(NamedTuple):
     step: int
     noise: Noise | None
     total: np.ndarray
-    paired: bool
 
 
 @contextmanager
 def sums() -> Iterator[list[Opened]]:
-    """Every sum, of products too, that the first trainer to run opened."""
+    """Every sum that the first trainer to run opened."""
     opened: list[Opened] = []
-    plain, paired = NoisySums.sum, NoisySums.sum_products
-    first: list[NoisySums] = []
+    original = RunSums.sum
+    first: list[RunSums] = []
 
-    def keep(self: NoisySums, entry: Opened) -> None:
+    def sum_(self: RunSums, update: Any, noise: Any, step: int, **named: Any) -> Any:
+        total = yield from original(self, update, noise, step, **named)
         first.append(self)
         if self is first[0]:
-            opened.append(entry)
-
-    def sum_(self: NoisySums, update: Any, noise: Any, step: int, **named: Any) -> Any:
-        total = yield from plain(self, update, noise, step, **named)
-        keep(self, Opened(step, noise, total, paired=False))
-        return total
-
-    def sum_products(self: NoisySums, vectors: Any, words: int, noise: Any, step: int) -> Any:
-        total = yield from paired(self, vectors, words, noise, step)
-        keep(self, Opened(step, noise, total, paired=True))
+            opened.append(Opened(step, noise, total))
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySums, "sum", sum_)
-        patch.setattr(NoisySums, "sum_products", sum_products)
+        patch.setattr(RunSums, "sum", sum_)
         yield opened
 
 

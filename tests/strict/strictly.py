@@ -13,7 +13,7 @@ from lumos.graph import Graph
 from lumos.runs.loop import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.strict.sums import NoisySums
+from lumos.training.sums import RunSums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
@@ -74,10 +74,10 @@ def epochs(made: Federation, first: int, last: int) -> None:
 def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
     """Every (step, sum) that the first trainer to run opened."""
     opened: list[tuple[int, np.ndarray]] = []
-    original = NoisySums.sum
-    first: list[NoisySums] = []
+    original = RunSums.sum
+    first: list[RunSums] = []
 
-    def recording(self: NoisySums, update: Any, noise: Any, step: int, **named: Any) -> Any:
+    def recording(self: RunSums, update: Any, noise: Any, step: int, **named: Any) -> Any:
         total = yield from original(self, update, noise, step, **named)
         first.append(self)
         if self is first[0]:
@@ -85,7 +85,7 @@ def sums() -> Iterator[list[tuple[int, np.ndarray]]]:
         return total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySums, "sum", recording)
+        patch.setattr(RunSums, "sum", recording)
         yield opened
 
 

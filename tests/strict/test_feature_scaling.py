@@ -30,7 +30,7 @@ from lumos.strict.features import (
     feature_form,
     octaves,
 )
-from lumos.strict.link.stages import PRODUCTS, LinkSchedule
+from lumos.strict.link.stages import ASSOCIATIONS, LinkSchedule
 from lumos.strict.settings import StrictSettings
 from lumos.strict.stages import SCALING_SHARE
 from lumos.training.config import Config
@@ -217,7 +217,7 @@ def test_links_pay_for_it_too(kind: Any) -> None:
     config = Config.of(profile="strict", task="link")
     plain, scaled = (LinkSchedule(config=config, devices=500, scaling=s) for s in ("none", kind))
     assert scaled.mu("features") == pytest.approx(plain.mu("features"))
-    assert present(scaled[PRODUCTS].noise()).sigma > present(plain[PRODUCTS].noise()).sigma
+    assert present(scaled[ASSOCIATIONS].noise()).sigma > present(plain[ASSOCIATIONS].noise()).sigma
 
 
 def test_no_two_sums_have_the_same_randomness() -> None:

@@ -10,7 +10,6 @@ from tests.strict.strictly import ALL_TAKE_PART, QUICK, small
 
 from lumos import load_run, train
 from lumos.runs.run import Run
-from lumos.secagg import SecureAggregator
 from lumos.strict.classify.stages import CLASSIFY_STAGES
 from lumos.strict.stages import Stage
 from lumos.strict.trainer import StrictTrainer
@@ -23,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "scaling": "standard",
         "epochs": 14,
     },
-    "link": {"profile": "strict", "task": "link", "scaling": "standard", "epochs": 9},
+    "link": {"profile": "strict", "task": "link", "scaling": "standard"},
 }
 
 pytestmark = pytest.mark.usefixtures("short")
@@ -83,28 +82,3 @@ def test_totals_at_the_bounds_pass_with_noise_and_a_larger_one_does_not() -> Non
         assert not stage.possible(np.array([0.0, most + 8 * noise]), 0)
         assert not stage.possible(np.array([-8 * noise, most]), 0)
     assert made["encoder"].possible(np.full(4, -999 * made["encoder"].clip), 0)
-
-
-def test_a_device_that_objects_to_every_attempt_costs_the_products_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """No attempt is opened; nobody knows who objects, and the run goes on."""
-    original = SecureAggregator.attempt
-
-    def objecting(
-        self: Any, noise: Any, words: Any, step: int, number: int, objections: Any
-    ) -> Any:
-        def always(opening: Any) -> Any:
-            flags = yield from objections(opening)
-            return flags | (np.arange(len(flags)) == 0)
-
-        return original(self, noise, words, step, number, always)
-
-    monkeypatch.setattr(SecureAggregator, "attempt", objecting)
-    settings = {**SETTINGS["link"], "aggregate": "secure", "products": "pairs"}
-    settings |= {"embedding": 4, "tokens": 2}
-    run = train(small(30), **settings)
-    [warned] = [line for line in run.warnings if "left out" in line]
-    assert "'products'" in warned
-    assert run.model.embeddings is not None
-    assert np.isfinite(run.model.embeddings).all()

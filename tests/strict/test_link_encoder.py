@@ -1,4 +1,4 @@
-"""Encoders of words: power iteration against the eigenvectors of a matrix that is written out."""
+"""Encoders of words: sums of associations against products of matrices that are written out."""
 
 from typing import Any
 
@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.linalg import subspace_angles
 from tests.narrow import sparse
-from tests.strict.linking import on_shards, schedule, started, town
+from tests.strict.linking import on_shards, schedule, started, sums, town, whole
 
-from lumos.device.randomness import PublicRandomness
 from lumos.graph import Graph
 from lumos.secagg.noise import Noise
 from lumos.strict.link import encoder as link_encoder
@@ -20,18 +18,30 @@ from lumos.strict.link.encoder import (
     FLATTEN,
     MIN_COUNT,
     MIN_VARIANCE,
-    NOBODY,
-    Z_STEPS,
     LinkEncoder,
     TokenRows,
     unit,
 )
+from lumos.strict.link.levels import BOTH, combined
+from lumos.strict.link.stages import MARGIN
 
 
-def encoder_of(features: Any, **given_: Any) -> LinkEncoder:
-    public = PublicRandomness(0)
-    words = TokenRows(features, signed=False)
-    return LinkEncoder(words, schedule(len(features), **given_), public)
+def encoder_of(features: Any, *, signed: bool = False, **given_: Any) -> LinkEncoder:
+    words = TokenRows(features, signed=signed)
+    return LinkEncoder(words, schedule(len(features), signed=signed, **given_))
+
+
+def with_basis(features: Any, random_marks: int = 4, seed: int = 0) -> LinkEncoder:
+    """An encoder that has learnt something."""
+    encoder = encoder_of(features, random_marks=random_marks)
+    encoder.basis = np.random.default_rng(seed).normal(size=encoder.basis.shape)
+    return encoder
+
+
+def sketches(rng: np.random.Generator, devices: int, size: int) -> np.ndarray:
+    """Rows of norm 1, most numbers of which may be 0."""
+    rows = rng.normal(size=(devices, size)) * (rng.random((devices, size)) < rng.random())
+    return unit(rows)
 
 
 def random_words(devices: int = 30, words: int = 12, seed: int = 0) -> np.ndarray:
@@ -41,107 +51,112 @@ def random_words(devices: int = 30, words: int = 12, seed: int = 0) -> np.ndarra
     return features
 
 
-def random_partners(devices: int, seed: int = 0) -> np.ndarray:
-    """[devices, devices] a symmetric matrix of 0 and 1: who is matched with whom."""
-    order = np.random.default_rng(seed).permutation(devices)[: devices // 2 * 2].reshape(-1, 2)
-    matrix = np.zeros((devices, devices))
-    matrix[order[:, 0], order[:, 1]] = matrix[order[:, 1], order[:, 0]] = 1
-    return matrix
-
-
-def test_power_iteration_finds_the_leading_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E of many exact sums spans the leading eigenspace of Bᵀ A X.
-
-    z is not scaled to norm 1 here, so that the iteration is linear and the oracle exact; whether a
-    direction leads is then a matter of eigenvalues alone.
-    """
-    monkeypatch.setattr(link_encoder, "unit", lambda rows: rows)
-    size = 3
-    features = random_words(60, 10, seed=3)
-    encoder = encoder_of(features, embedding=size, tokens=64)
-    together = random_partners(60)
-    chosen = encoder.chosen.toarray()
-    rows = features / np.maximum(np.sqrt((features**2).sum(axis=1, keepdims=True)), 1e-300)
-    matrix = chosen.T @ together @ rows
-    for _ in range(3000):
-        encoder.learn_products((chosen.T @ together @ encoder.embeddings()).ravel(), None)
-    values, vectors = np.linalg.eig(matrix)
-    order = np.argsort(-np.abs(values))
-    assert abs(values[order[size]]) < 0.999 * abs(values[order[size - 1]]), "the example is clear"
-    leading = np.linalg.qr(
-        np.hstack([vectors[:, order[:size]].real, vectors[:, order[:size]].imag])
-    )[0][:, :size]
-    if np.isreal(values[order[:size]]).all():
-        leading = np.linalg.qr(vectors[:, order[:size]].real)[0]
-    assert subspace_angles(encoder.basis, leading).max() < 1e-3
-
-
-def test_shrunk_rows_are_nearer_to_the_truth_than_noisy_ones() -> None:
-    """Under noise of known size, of a basis in which few tokens have a part."""
-    rng = np.random.default_rng(0)
-    words, size, used = 400, 6, 30
-    truth = np.zeros((words, size))
-    truth[:used] = 20 * rng.standard_normal((used, size))
-    basis = np.linalg.qr(truth)[0]
-    noise = Noise(sigma=2.0, clip=4.0, devices=5, absent=0)
-    noisy = truth + noise.total * rng.standard_normal(truth.shape)
-    angles = []
-    for known in (None, noise):
-        encoder = encoder_of(random_words(5, words), embedding=size)
-        encoder.learn_products(noisy.ravel(), known)
-        angles.append(float(subspace_angles(encoder.basis, basis).max()))
-    assert angles[1] < 0.7 * angles[0]
-    encoder.learn_products(np.zeros(words * size), noise)  # nothing is left: no division by zero
-    assert np.isfinite(encoder.embeddings()).all()
-
-
-def test_a_sum_of_a_run_is_the_product_of_matrices() -> None:
-    """Bᵀ A Z / 128 in a run without noise; devices without a partner add half of their own."""
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_sum_of_a_run_is_that_of_words_and_sketches(shards: int) -> None:
+    """XᵀS of all devices, each rounded towards 0, in a run without noise."""
     graph = town(40)
-    made = started(graph, protect="none", epochs=8, products="pairs")
-    run = lambda one, two: made.run(  # noqa: E731
-        lambda trainer: trainer.epochs(one, two), lambda program: program.epochs(one, two)
+    made = started(graph, protect="none", shards=shards)
+    for first, last in ((0, 5), (5, 6)):  # counts and random marks, then associations
+        if first:
+            parts = [(t.shard, t.sketch.vectors()) for t in made.trainers]
+            weights = made.trainers[0].encoder.weights
+        with sums() as opened:
+            made.run(
+                lambda trainer, one=first, two=last: trainer.epochs(one, two),
+                lambda program, one=first, two=last: program.epochs(one, two),
+            )
+    words = np.asarray(graph.features, np.float64) * weights
+    words /= np.linalg.norm(words, axis=1, keepdims=True)
+    steps = 2.0**made.config.updates.fraction_bits
+    expected = sum(
+        np.trunc(np.outer(x, s) * steps) / steps
+        for x, s in zip(words, whole(parts), strict=True)
     )
-    run(0, 1)
-    trainer = made.trainers[0]
-    before = trainer.encoder.integers().astype(np.float64) / Z_STEPS
-    words = trainer.encoder.chosen.toarray().T
-    run(1, 2)
-    partner = trainer._partner
-    together = np.zeros((40, 40))
-    here = np.flatnonzero(partner != NOBODY)
-    together[here, partner[here]] = 1
-    half = np.trunc(before * Z_STEPS / 2) / Z_STEPS
-    expected = words @ (together @ before + np.where(partner == NOBODY, 1, 0)[:, None] * half)
-    # The basis is orthogonal and spans the same: its projection of the sum is the sum.
-    basis = trainer.encoder.basis
-    assert_allclose(basis @ (basis.T @ expected), expected, atol=1e-9)
-    assert_allclose(np.abs(basis), np.abs(np.linalg.qr(expected)[0]), atol=1e-9)
+    (only,) = opened
+    assert_allclose(only.total.reshape(expected.shape), expected, atol=40 / steps)
+    for trainer in made.trainers:
+        assert_array_equal(trainer.encoder.basis, only.total.reshape(expected.shape))
 
 
-def test_a_sum_of_own_products_is_that_of_rows_and_embeddings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_sum_of_associations_is_that_of_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounded towards 0 device by device, in blocks of any size."""
     monkeypatch.setattr(link_encoder, "AT_ONCE", 7)
     rng = np.random.default_rng(0)
     features = (rng.random((30, 12)) < 0.3) * rng.random((30, 12))
     features[3] = 0
-    encoder = encoder_of(features, embedding=4)
+    encoder = encoder_of(features, random_marks=4)
     encoder.learn_counts(rng.random(12), None)
-    rows, z = features * encoder.weights, encoder.embeddings()
+    rows, sketch = features * encoder.weights, sketches(rng, 30, 4)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    exact = rows[:, :, None] * z[:, None, :]
-    each = encoder.own_products(10, each=True)
+    exact = rows[:, :, None] * sketch[:, None, :]
+    each = encoder.associations(sketch, 10, each=True)
     assert_allclose(each.reshape(exact.shape), np.trunc(exact * 1024) / 1024, atol=1e-12)
-    assert_array_equal(encoder.own_products(10, each=False), each.sum(axis=0))
+    assert_array_equal(encoder.associations(sketch, 10, each=False), each.sum(axis=0))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 32), st.integers(1, 24), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_no_features_move_an_association_beyond_its_noise(
+    seed: int, size: int, bits: int, signed: bool
+) -> None:
+    """All devices have one sketch: the difference of two is that of other features in one."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(8, int(rng.integers(1, 40))))
+    features *= rng.random(features.shape) < rng.random()
+    features *= 10.0 ** rng.integers(-30, 30, features.shape)
+    encoder = encoder_of(features, signed=signed, random_marks=size)
+    noise = Noise.of(1.0, 1, 1.0, 30, schedule().config.updates)
+    encoder.learn_counts(rng.normal(size=encoder.weights.shape) * 100, noise)
+    sketch = np.tile(sketches(rng, 1, size), (8, 1))
+    each = encoder.associations(sketch, bits, each=True)
+    assert np.linalg.norm(each, axis=1).max() <= 1 + 1e-12
+    moves = np.linalg.norm(each[:, None] - each, axis=2)
+    assert moves.max() <= np.sqrt(2) * (1 + MARGIN)
+    whole_steps = each * 2.0**bits
+    assert_array_equal(whole_steps, np.rint(whole_steps))
+
+
+def test_shrunk_rows_are_nearer_to_the_truth_than_noisy_ones() -> None:
+    """Under noise of known size, of associations that few tokens have."""
+    rng = np.random.default_rng(0)
+    words, size, used = 400, 6, 30
+    truth = np.zeros((words, size))
+    truth[:used] = 20 * rng.standard_normal((used, size))
+    noise = Noise(sigma=2.0, clip=4.0, devices=5, absent=0)
+    noisy = truth + noise.total * rng.standard_normal(truth.shape)
+    errors = []
+    for known in (None, noise):
+        encoder = encoder_of(random_words(5, words), random_marks=size)
+        encoder.learn_associations(noisy.ravel(), known)
+        errors.append(np.linalg.norm(encoder.basis - truth))
+    assert errors[1] < 0.6 * errors[0]
+    assert not encoder.basis[used:].any(axis=1).all()
+    # Every row is along the noisy one, and none is longer.
+    shares = (encoder.basis * noisy).sum(axis=1) / (noisy**2).sum(axis=1)
+    assert_allclose(encoder.basis, shares[:, None] * noisy, atol=1e-12)
+    assert ((shares >= 0) & (shares < 1)).all()
+
+
+@pytest.mark.parametrize("size", [0.0, 0.5])
+def test_an_encoder_that_noise_drowns_embeds_nothing(size: float) -> None:
+    """Embeddings are 0 and not undefined, in every stage that follows."""
+    encoder = encoder_of(random_words(), random_marks=4)
+    noise = Noise(sigma=2.0, clip=4.0, devices=30, absent=0)
+    encoder.learn_associations(np.full(48, size * noise.total), noise)
+    assert not encoder.embeddings().any()
+    assert not encoder.spread().any()
+    encoder.learn_spread(encoder.spread().sum(axis=0))
+    assert np.isfinite(encoder.mixing).all()
+    assert not encoder.embeddings().any()
+    sketch = sketches(np.random.default_rng(0), 30, 4)
+    assert_allclose(combined(encoder.embeddings(), sketch, 1)[BOTH][:, 4:], sketch, atol=1e-12)
 
 
 def test_directions_that_neighbours_share_are_found() -> None:
     """Groups share words: embeddings of a group are close, those of two groups are not."""
     graph = town(150, 5)
     made = started(graph, protect="none")
-    made.run(lambda trainer: trainer.epochs(0, 6), lambda program: program.epochs(0, 6))
+    made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
     z = made.trainers[0].encoder.embeddings()
     same = (np.arange(150)[:, None] - np.arange(150)) % 5 == 0
     products = z @ z.T
@@ -167,15 +182,11 @@ def test_counts_weigh_rare_words_more() -> None:
 @settings(max_examples=40, deadline=None)
 def test_no_vector_is_longer_than_one(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
-    encoder = encoder_of(random_words(20, 8, seed), embedding=size)
+    encoder = encoder_of(random_words(20, 8, seed), random_marks=size)
     encoder.basis = rng.normal(size=encoder.basis.shape) * 10.0 ** rng.integers(-8, 8)
     encoder.mixing = rng.normal(size=encoder.mixing.shape)
     norms = np.linalg.norm(encoder.embeddings(), axis=1)
-    held = encoder._tokens.held > 0
-    assert_allclose(norms, held, atol=1e-9)
-    whole = encoder.integers().astype(np.int64)
-    assert ((whole**2).sum(axis=1) <= Z_STEPS**2).all()
-    assert (np.abs(whole) <= np.abs(encoder.embeddings()) * Z_STEPS).all()
+    assert_allclose(norms, encoder._tokens.held > 0, atol=1e-9)
     spread = encoder.spread()
     assert spread.shape == (20, size * (size + 1) // 2)
     assert (np.linalg.norm(spread, axis=1) <= 1 + 1e-9).all()
@@ -186,7 +197,7 @@ def test_no_vector_is_longer_than_one(seed: int, size: int) -> None:
 
 def test_whitening_halves_the_differences_of_variance() -> None:
     """In the exact case: directions with variance λ are scaled by λ^(-1/4)."""
-    encoder = encoder_of(random_words(60, 12), embedding=4)
+    encoder = with_basis(random_words(60, 12))
     z = encoder.embeddings()
     covariance = z.T @ z
     encoder.learn_spread(encoder.spread().sum(axis=0))
@@ -200,39 +211,24 @@ def test_whitening_halves_the_differences_of_variance() -> None:
 
 @pytest.mark.parametrize("total", [0.0, -5.0, 1e-30])
 def test_whitening_survives_sums_that_are_all_noise(total: float) -> None:
-    encoder = encoder_of(random_words(), embedding=4)
+    encoder = with_basis(random_words())
     encoder.learn_spread(np.full(10, total))
     assert np.isfinite(encoder.mixing).all()
     assert_allclose(np.linalg.norm(encoder.embeddings(), axis=1), encoder._tokens.held > 0)
-
-
-@pytest.mark.parametrize("words", [1, 3, 24, 30])
-def test_fewer_words_than_numbers(words: int) -> None:
-    """Directions beyond the number of words stay 0, and all shapes stay."""
-    encoder = encoder_of(np.ones((5, words)), embedding=24)
-    encoder.learn_products(np.random.default_rng(0).normal(size=words * 24), None)
-    assert encoder.basis.shape == (words, 24)
-    used = min(words, 24)
-    assert_allclose(encoder.basis.T @ encoder.basis, np.diag([1.0] * used + [0.0] * (24 - used)),
-                    atol=1e-12)  # fmt: skip
-    assert encoder.integers().shape == (5, 24)
 
 
 @pytest.mark.parametrize("left", [0, 2, 5, 12])
 def test_devices_with_other_processors_learn_the_same(
     left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another library rounds otherwise, and gives eigenvectors of the other sign.
-
-    Where fewer rows than numbers of an embedding are left, an orthogonal basis has directions that
-    rounding alone chooses: a device with another processor would embed its tokens elsewhere.
-    """
+    """Another library rounds otherwise, and gives eigenvectors of the other sign: also where fewer
+    rows than numbers of an embedding are left, and directions are alike."""
     features, rng = random_words(40, 12), np.random.default_rng(1)
-    one, other = encoder_of(features, embedding=6), encoder_of(features, embedding=6)
+    one, other = (encoder_of(features, random_marks=6) for _ in range(2))
     rows = rng.standard_normal((12, 6))
     rows[left:] = 0
     spread = rng.standard_normal((40, 21)).sum(axis=0)
-    one.learn_products(rows.ravel(), None)
+    one.learn_associations(rows.ravel(), None)
     one.learn_spread(spread)
     eigh = np.linalg.eigh
 
@@ -242,20 +238,19 @@ def test_devices_with_other_processors_learn_the_same(
 
     monkeypatch.setattr(np.linalg, "eigh", flipped)
     rounded = rows * (1 + 1e-15 * rng.standard_normal(rows.shape)) + 0.0
-    other.learn_products(rounded.ravel(), None)
+    other.learn_associations(rounded.ravel(), None)
     other.learn_spread(spread)
     assert_allclose(other.embeddings(), one.embeddings(), atol=1e-9)
 
 
 def test_a_state_is_everything() -> None:
-    one, two = (encoder_of(random_words(), embedding=4) for _ in range(2))
+    one, two = (encoder_of(random_words(), random_marks=4) for _ in range(2))
     rng = np.random.default_rng(0)
     one.learn_counts(rng.random(12) * 20, None)
-    one.learn_products(rng.normal(size=48), None)
+    one.learn_associations(rng.normal(size=48), None)
     one.learn_spread(one.spread().sum(axis=0))
     two.load_state_dict(one.state_dict())
     assert one.embeddings().tobytes() == two.embeddings().tobytes()
-    assert_array_equal(one.chosen.toarray(), two.chosen.toarray())
 
 
 def test_rows_of_zeros_stay() -> None:
@@ -267,11 +262,11 @@ def test_rows_of_zeros_stay() -> None:
 def test_an_embedding_does_not_depend_on_the_shard(shards: int, sixty: Graph) -> None:
     """Rows are multiplied one by one: the others of a shard change no bit."""
     features = sparse(sixty.features).toarray().astype(np.float64)
-    alone = encoder_of(features).embeddings()
+    alone = with_basis(features).embeddings()
 
     def device(shard: Any, endpoint: Any) -> Any:
         yield from ()
-        return encoder_of(features[shard.devices]).embeddings()
+        return with_basis(features[shard.devices]).embeddings()
 
     for shard, found in on_shards(sixty, device, shards)[0]:
         assert found.tobytes() == alone[shard.devices].tobytes()

@@ -369,8 +369,6 @@ def test_devices_draw_their_noise_themselves(sixty: Graph, monkeypatch: pytest.M
             {"score_queries": 4},
             r"`score_queries` has no effect with `profile='strict'` and `task='classify'`",
         ),
-        ({"tokens": 2}, r"`tokens` has no effect"),
-        ({"embedding": 4}, r"`embedding` has no effect"),
         ({"random_marks": 4}, r"`random_marks` has no effect"),
         ({"label_epsilon": float("inf")}, r"`label_epsilon` must be above 0 and finite, got inf"),
         ({"label_epsilon": 0.0}, r"`label_epsilon` must be above 0"),

@@ -38,7 +38,7 @@ from lumos.strict.features import (
     Scaling,
     ScalingSums,
 )
-from lumos.strict.sums import NoisySums
+from lumos.training.sums import RunSums
 from lumos.training.split import Role
 
 BITS = 32
@@ -295,14 +295,14 @@ class Stopped(Exception):
 def stopped_after_the_first_sum() -> Iterator[list[np.ndarray]]:
     """Every run ends when its first sum is opened."""
     opened: list[np.ndarray] = []
-    original = NoisySums.sum
+    original = RunSums.sum
 
-    def once(self: NoisySums, *args: Any, **named: Any) -> Any:
+    def once(self: RunSums, *args: Any, **named: Any) -> Any:
         opened.append((yield from original(self, *args, **named)))
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySums, "sum", once)
+        patch.setattr(RunSums, "sum", once)
         yield opened
 
 

@@ -13,8 +13,8 @@ from tests.strict.strictly import ALL_TAKE_PART, QUICK, small
 from lumos import train
 from lumos.device.randomness import PrivateRandomness, simulated_secrets
 from lumos.strict.stages import SUMMAND_TAIL_SIGMAS, Schedule, Stage
-from lumos.strict.sums import NoisySums
 from lumos.strict.trainer import StrictTrainer
+from lumos.training.sums import RunSums
 
 FEATURES = 30
 EVERYBODY: dict[str, Any] = {**ALL_TAKE_PART}
@@ -34,13 +34,9 @@ def test_a_share_of_noise_is_longer_than_the_bound_allows_with_probability_2_to_
 @pytest.mark.parametrize("task", SCHEDULES)
 def test_the_bound_is_that_of_clipped_vector_and_share(task: str) -> None:
     schedule = SCHEDULES[task]
-    assert {stage.name for stage, _ in schedule.sums if stage.paired} <= {"products"}
     for stage, step in schedule.sums:
         width, noise = stage.width(FEATURES), stage.noise(step)
         bound = stage.summand_bound(step, width)
-        if stage.paired:
-            assert bound == math.inf
-            continue
         assert noise is not None
         assert bound > stage.clip + noise.share * (math.sqrt(width) + SUMMAND_TAIL_SIGMAS)
         assert bound < 1.0001 * (stage.clip + noise.share * (math.sqrt(width) + 9))
@@ -63,14 +59,14 @@ def test_summands_of_real_vectors_are_within_the_bound(
 ) -> None:
     """All stages of a run, with shares of noise of its devices beside the vectors."""
     seen: dict[str, float] = {}
-    original = NoisySums.sum
+    original = RunSums.sum
     places: list[tuple[Stage, int]] = []
 
     def going(self: StrictTrainer, stage: Stage, step: int, randomness: int) -> Any:
         places.append((stage, step))
         return (yield from stage.sum(self, step, randomness))
 
-    def adding(self: NoisySums, update: Any, noise: Any, step: int, **more: Any) -> Any:
+    def adding(self: RunSums, update: Any, noise: Any, step: int, **more: Any) -> Any:
         vectors = self.rounded(update(True))
         stage, number = places[-1]
         hosted, width = vectors.shape
@@ -83,11 +79,11 @@ def test_summands_of_real_vectors_are_within_the_bound(
         return (yield from original(self, update, noise, step, **more))
 
     monkeypatch.setattr(StrictTrainer, "_sum", going)
-    monkeypatch.setattr(NoisySums, "sum", adding)
+    monkeypatch.setattr(RunSums, "sum", adding)
     settings: dict[str, Any] = {
-        "classify": {**QUICK, **ALL_TAKE_PART, "tree_network": True, "scaling": "standard"},
-        "link": {"profile": "strict", "task": "link", "scaling": "standard", "epochs": 9},
+        "classify": {**QUICK, **ALL_TAKE_PART, "tree_network": True, "epochs": 14},
+        "link": {"profile": "strict", "task": "link"},
     }
-    train(small(30), **{**settings[task], "epochs": 14 if task == "classify" else 9})
+    train(small(30), scaling="standard", **settings[task])
     assert len(seen) >= 5
     assert 0.05 < max(seen.values()) <= 1.0

@@ -70,12 +70,6 @@ def test_everything_against_loops(signed: bool, seed: int) -> None:
         weighted = values * weights
         norm = np.sqrt((weighted**2).sum(axis=1, keepdims=True))
         assert_allclose(rows.weighted(weights).toarray(), weighted / np.where(norm, norm, 1))
-        for most in (1, 3, 64):
-            chosen = rows.chosen(weights, most).toarray()
-            for row, score in zip(chosen, weighted, strict=True):
-                best = sorted(np.flatnonzero(score).tolist(), key=lambda name: (-score[name], name))
-                assert_array_equal(np.flatnonzero(row), sorted(best[:most]))
-                assert set(row.tolist()) <= {0.0, 1.0}
 
 
 def test_a_negative_feature_is_another_word_or_none() -> None:
@@ -83,11 +77,6 @@ def test_a_negative_feature_is_another_word_or_none() -> None:
     assert_array_equal(has(rows_of(features)), [[1, 0, 0], [0, 0, 1]])
     both = rows_of(features, signed=True)
     assert_array_equal(has(both), [[1, 0, 0, 0, 1, 0], [0, 0, 1, 1, 0, 0]])
-
-
-def test_words_of_equal_weight_are_taken_in_order() -> None:
-    chosen = rows_of(np.ones((2, 6))).chosen(np.array([1, 2, 2, 2, 1, 1.0]), 4).toarray()
-    assert_array_equal(chosen, [[1, 1, 1, 1, 0, 0]] * 2)
 
 
 def test_stored_zeros_are_no_words() -> None:

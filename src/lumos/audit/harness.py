@@ -190,7 +190,7 @@ def without_masked_vectors(topic: Topic, batch: Batch) -> Batch | None:
 
     A sum that all devices receive is kept once.
     """
-    if not topic.name.startswith(("aggregate/", "products/")):
+    if not topic.name.startswith("aggregate/"):
         return batch
     if topic.name not in OPENED:
         return None

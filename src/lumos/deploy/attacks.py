@@ -309,7 +309,7 @@ def _different(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 LINK_ROUNDS = 3
-"""The phase of links in which devices find partners and multiply."""
+"""The phase of links in which devices send random marks; the coordinator watches to its end."""
 
 
 class UnmaskedFlags(FlagMasks):
@@ -345,7 +345,7 @@ def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
     trees = Config.asked(
         profile=PAPER, balancer="optimal", compare="secure", aggregate="secure", epochs=1
     )
-    links = Config.asked(task="link", embedding=4, products="pairs", aggregate="secure")
+    links = Config.asked(task="link", random_marks=4, aggregate="secure")
     narrow = split_into_devices(merged_features(scene.graph, 32), scene.folder / "narrow")
     degrees = np.asarray(scene.graph.degrees)
     high = degrees > np.median(degrees)
@@ -372,7 +372,7 @@ def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
 
 
 def merged_features(graph: Graph, columns: int) -> Graph:
-    """Return the graph with few features: sessions of links are as long as there are features."""
+    """Return the graph with few features: sums of links are as wide as there are features."""
     features: Any = graph.features
     dense = np.asarray(features.todense() if hasattr(features, "todense") else features)
     groups = np.array_split(np.arange(dense.shape[1]), min(columns, dense.shape[1]))

@@ -38,13 +38,12 @@ from lumos.training.trainer import (
     Trainer,
 )
 from lumos.trees.balance import Balanced, BalancedParts, balance_parts, in_slots
-from lumos.twoparty.product_sums import IDEAL_TOPICS as IDEAL_PRODUCTS
 from lumos.twoparty.score import IDEAL_TOPICS as IDEAL_SCORES
 from lumos.typing import Arrays, Flags, Floats, Ints, Progress
 
 Answer = TypeVar("Answer")
 
-IDEAL_TOPICS = IDEAL_SUMS | IDEAL_PRODUCTS | IDEAL_SCORES
+IDEAL_TOPICS = IDEAL_SUMS | IDEAL_SCORES
 """Topics that a transport permits where a simulation computes in the clear."""
 
 

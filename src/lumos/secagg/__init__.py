@@ -54,7 +54,6 @@ from lumos.secagg.bounded import BoundedAggregator, BoundedCoordinator
 from lumos.secagg.coordinator import SecureCoordinator
 from lumos.secagg.device import SecureAggregator
 from lumos.secagg.ideal import IdealAggregator, IdealCoordinator
-from lumos.secagg.openings import Attempted
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, MaskParameters, mask_parameters
 from lumos.secagg.topics import Stage
 
@@ -73,7 +72,6 @@ __all__ = [
     "AGGREGATORS",
     "COORDINATORS",
     "AggregateSettings",
-    "Attempted",
     "BoundedAggregator",
     "BoundedCoordinator",
     "FixedPoint",

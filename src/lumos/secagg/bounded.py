@@ -52,8 +52,9 @@ its seeds only if t neighbours confirm *blame*.
 **Integrity**, if the coordinator follows the protocol: all devices that are not excluded together
 add at most the proved bound for each of them. Where a device is excluded in step 6, the D_u of the
 others are checked again without it: a liar that is caught on purpose could have moved numbers for
-another one. If they do not add up, or a seed shared with a liar is withheld, the sum is *spoiled*:
-it was opened once, and is left out by all. Colluding devices can shift numbers between
+another one. If they do not add up, a seed shared with a liar is withheld, too few are left, or more
+than `LEAVING` are caught where vectors are projected, the sum is *spoiled*: it was opened once, and
+is left out by all. Colluding devices can shift numbers between
 themselves, and nothing else: pair masks are checked in their sum. An honest device is never
 excluded: pledges of two honest ends agree, its proof is valid, its D_u is what its seeds give, and
 its self commitment fits. Silence is no lie: whoever falls silent within `LATE` sums, or so that a
@@ -127,6 +128,9 @@ SPOILED, EVIDENCE_FOLLOWS = range(2)
 LATE = 3
 """Times that a device may fall silent within a sum: every time costs all others an attempt. Then it
 is in no further sum."""
+LEAVING = 1
+"""Devices that may be left out of a sum once its matrix R is known. Of many, liars would choose who
+stays, so that R makes the sum of their vectors look short."""
 _BLAME_STEP = -(1 << 48)
 """Openings of pair seeds are recorded under steps of their own."""
 
@@ -215,7 +219,6 @@ class BoundedAggregator(SecureAggregator):
             attempt = yield from self._pledge(step, form)
             attempt.masked = self._masked(
                 vectors,
-                None,
                 attempt.rows,
                 attempt.keys,
                 attempt.values,
@@ -741,8 +744,10 @@ class BoundedCoordinator(SecureCoordinator):
             )
             joined[device] = False
         holders &= joined[:, None] & joined[neighbours]
-        joined &= holders.sum(axis=1) >= self.parameters.threshold
-        holders &= joined[:, None] & joined[neighbours]
+        # Whoever is out takes a holder from others: nobody goes on that cannot send.
+        while (few := joined & (holders.sum(axis=1) < self.parameters.threshold)).any():
+            joined &= ~few
+            holders &= joined[:, None] & joined[neighbours]
         going = joined if joined.sum() >= self.parameters.minimum else np.zeros_like(joined)
         yield self._name_pairs(LEFT_OUT, going, ~holders)
         size = form.width * self.fixed.wire
@@ -945,6 +950,10 @@ class BoundedCoordinator(SecureCoordinator):
         if cases:
             for case in cases:
                 self._accuse(case, attempt.facts)
+            chosen = attempt.width > shortness.ROWS and len(cases) > LEAVING
+            if chosen or len(secrets) < self.parameters.minimum:
+                yield self._send_note(SPOILED)
+                return np.full(attempt.width, np.nan)
             yield self._send_note(EVIDENCE_FOLLOWS)
             packed = np.frombuffer(evidence.encode(cases), np.uint8)
             to = np.flatnonzero(attempt.joined)

@@ -15,7 +15,7 @@ from lumos.exchange.messages import Inbox, Outbox, Topic
 from lumos.secagg import masks, shares
 from lumos.secagg.mask_graph import Draw, MaskGraph, hold_draw, seed_tag
 from lumos.secagg.noise import DrawnNoise
-from lumos.secagg.openings import Attempted, decide, relay
+from lumos.secagg.openings import relay
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, RingWords, mask_parameters
 from lumos.secagg.shares import PAIR, SELF, reconstruct_secret
 from lumos.secagg.topics import (
@@ -108,13 +108,6 @@ class SecureCoordinator:
         """
         collected = yield from self._collect(width)
         return (yield from self._open(collected))
-
-    def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
-        """One attempt at a sum: it is opened if no device objects; arguments as in `sum`."""
-        collected = yield from self._collect(width)
-        if (yield from decide(collected.asked)):
-            return Attempted(None, called_off=True)
-        return Attempted((yield from self._open(collected)), called_off=False)
 
     def _collect(self, width: int) -> "Program[_Collected]":
         """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to who is asked for shares."""

@@ -51,13 +51,9 @@ from lumos.secagg import masks
 from lumos.secagg.mask_graph import MaskGraph, draw_seed, seed_tag
 from lumos.secagg.noise import Noise, Update
 from lumos.secagg.openings import (
-    Attempted,
-    Attempts,
-    Objections,
     OpenedSums,
     Opening,
     confirm,
-    object_to,
 )
 from lumos.secagg.parameters import AggregateSettings, FixedPoint, RingWords, mask_parameters
 from lumos.secagg.shares import LIMBS, PAIR, SELF, Elements, ShareVault, secrets_of
@@ -105,7 +101,6 @@ class SecureAggregator(InMemoryOnly):
         open nothing together."""
         self.opened = OpenedSums()
         """Sums for which hosted devices gave out shares; it lasts where a device may restart."""
-        self._attempts = Attempts()
         self._agreed = False
         # Made by `setup`:
         self._graph: MaskGraph
@@ -210,22 +205,19 @@ class SecureAggregator(InMemoryOnly):
         self,
         vectors: Doubles,
         drop_stage: npt.NDArray[np.int8] | None = None,
-        *,
-        shares: RingWords | None = None,
     ) -> Program[Doubles | None]:
         """The sum over all devices of the federation whose vectors arrive.
 
         Args:
             vectors: [hosted, width] one vector per hosted device.
             drop_stage: [hosted] the `Stage` in which each drops out; None: nobody does.
-            shares: [hosted, width] words of the ring that are added to the vectors.
 
         Returns:
             [width] the sum, or None where nothing was opened or no hosted device received it.
         """
         if drop_stage is None:
             drop_stage = np.full(len(self._shard), Stage.NEVER, np.int8)
-        collected = yield from self._collect(vectors, shares, drop_stage)
+        collected = yield from self._collect(vectors, drop_stage)
         opening = collected.opening & (drop_stage > Stage.ALIVE)
         return (yield from self._open(collected, opening, drop_stage > Stage.REVEAL))
 
@@ -261,44 +253,6 @@ class SecureAggregator(InMemoryOnly):
         """Return this backend: its devices may restart."""
         return self
 
-    def attempt(
-        self,
-        vectors: Doubles,
-        shares: RingWords,
-        step: int,
-        number: int,
-        objections: Objections,
-    ) -> Program[Attempted]:
-        """An attempt at the sum of a step: it is opened if nobody objects, or called off.
-
-        Args:
-            vectors: [hosted, width] one vector per hosted device.
-            shares: [hosted, width] words of the ring that are added to the vectors.
-            step: the sum; of one step at most one attempt is opened.
-            number: of the attempt, larger than of those before.
-            objections: called with [hosted] who is in the sum and may open it, once the
-                coordinator named the lost devices; returns [hosted] who objects.
-
-        Raises:
-            AlreadyOpened: a hosted device helped to open this step, or this attempt was made.
-        """
-        self._require_setup()
-        self._attempts.begin(step, number, self.opened, self._pairs.number)
-        everyone = np.ones(len(self._shard), np.bool_)
-        never = np.full(len(self._shard), Stage.NEVER, np.int8)
-        collected = yield from self._collect(vectors, shares, never, step)
-        self._attempts.hold(collected.vault)
-        opening = collected.opening
-        objecting = yield from objections(opening)
-        called_off = yield from object_to(
-            self._shard, opening, objecting & opening, self._flag_masks(collected)
-        )
-        if called_off:
-            self._attempts.call_off()
-            return Attempted(None, called_off=True)
-        total = yield from self._open(collected, opening, everyone)
-        return Attempted(total, called_off=False)
-
     def compare_told(self, digest: bytes) -> Program[None]:
         """Compare the sums that hosted devices received with those of their mask neighbours.
 
@@ -331,22 +285,13 @@ class SecureAggregator(InMemoryOnly):
     def _collect(
         self,
         vectors: Doubles,
-        shares: RingWords | None,
         drop_stage: npt.NDArray[np.int8],
-        step: int | None = None,
     ) -> "Program[_Collected]":
         """Run SHARE_KEYS and COLLECT_MASKED_VECTORS, up to the coordinator's list of the lost."""
         self._require_setup()
         if vectors.ndim != 2 or len(vectors) != len(self._shard):
             raise UsageError(
                 f"vectors must be [{len(self._shard)}, width], got {list(vectors.shape)}"
-            )
-        if shares is not None and (
-            shares.shape != vectors.shape or shares.dtype != self.fixed.dtype
-        ):
-            raise UsageError(
-                f"shares must be {self.fixed.dtype}{list(vectors.shape)} as the vectors, "
-                f"got {shares.dtype}{list(shares.shape)}"
             )
         of = masks.SumId(self._run, self._pairs.number)
         keys = self._pairs.ratchet(self.context)
@@ -356,7 +301,7 @@ class SecureAggregator(InMemoryOnly):
         # Too few neighbours hide nothing well, and could not open anything.
         sending = (joined.sum(axis=1) >= self.parameters.threshold) & (drop_stage > Stage.MASKED)
         rows = np.flatnonzero(sending)
-        yield self._masked(vectors, shares, rows, keys, own[:, :, SELF], joined, of)
+        yield self._masked(vectors, rows, keys, own[:, :, SELF], joined, of)
         opening, lost = self._named((yield LOST.nothing()), sending)
         if (lost & ~joined).any():
             raise WrongSender("a device was called lost that is not in the round")
@@ -366,14 +311,11 @@ class SecureAggregator(InMemoryOnly):
         return _Collected(
             own_words=np.where(up, *words),
             their_words=np.where(up, *words[::-1]),
-            flags=np.ascontiguousarray(keys.flag).astype("<u4").view("<u8").ravel(),
             vault=vault,
             joined=joined,
             lost=lost,
             opening=opening,
             width=vectors.shape[1],
-            # Steps of attempts are numbered apart from sums.
-            step=-1 - of.number if step is None else step,
             number=of.number,
             context=self.context,
         )
@@ -402,15 +344,6 @@ class SecureAggregator(InMemoryOnly):
     def _require_setup(self) -> None:
         if not self._agreed:
             raise UsageError("the first sum of a run needs setup() before it")
-
-    def _flag_masks(self, collected: "_Collected") -> npt.NDArray[np.uint64]:
-        """[hosted] what hides a device's objection: masks of its pairs that are in the sum."""
-        in_sum = collected.joined & ~collected.lost
-        masks_by_slot = np.where(in_sum, collected.flags[self._pairs.of], np.uint64(0))
-        added = np.where(self._up, masks_by_slot, np.uint64(0)).sum(axis=1, dtype=np.uint64)
-        taken = np.where(self._up, np.uint64(0), masks_by_slot).sum(axis=1, dtype=np.uint64)
-        hidden: npt.NDArray[np.uint64] = added - taken
-        return hidden
 
     def _values(self, keys: masks.RoundKeys) -> tuple[Elements, ShareVault]:
         """[hosted, k, 2, limbs] what each device shares with its holders, and what it holds."""
@@ -455,7 +388,6 @@ class SecureAggregator(InMemoryOnly):
     def _masked(
         self,
         vectors: Doubles,
-        shares: RingWords | None,
         rows: Ints,
         keys: masks.RoundKeys,
         values: Elements,
@@ -484,8 +416,6 @@ class SecureAggregator(InMemoryOnly):
         for start in range(0, len(rows), _ROWS):
             some = rows[start : start + _ROWS]
             words[start : start + _ROWS] = self.fixed.encode(vectors[some])
-            if shares is not None:
-                words[start : start + _ROWS] += shares[some]
         self._add_masks(words, rows, keys, joined, secrets, of)
         if not as_they_are:
             body[:, :size] = self.fixed.pack(words)
@@ -586,8 +516,6 @@ class _Collected(NamedTuple):
     """[hosted, k, 3] the words for the neighbours."""
     their_words: Words
     """[hosted, k, 3] the words that the neighbours would send."""
-    flags: npt.NDArray[np.uint64]
-    """[pairs] what hides objections."""
     vault: ShareVault
     joined: Flags
     """[hosted, k] the neighbours in the round."""
@@ -596,7 +524,6 @@ class _Collected(NamedTuple):
     opening: Flags
     """[hosted] the devices in the sum that were asked to open it."""
     width: int
-    step: int
     number: int
     context: bytes
 
@@ -605,7 +532,7 @@ class _Collected(NamedTuple):
         digest = blake2b(self.context, digest_size=32, person=b"lumos opening")
         for flags in (self.joined, self.lost, opening):
             digest.update(np.packbits(flags).tobytes())
-        return Opening(self.step, self.number, digest.digest())
+        return Opening(-1 - self.number, self.number, digest.digest())
 
 
 def _as_bytes(elements: Elements) -> Bytes:

@@ -422,12 +422,17 @@ class SharesOf(NamedTuple):
     """[k] the holders."""
     published: bytes
 
+    def first(self, threshold: int) -> Flags:
+        """[k] Return the first t who answered. Evidence has no others, so no others count."""
+        return np.asarray(self.answering & (np.cumsum(self.answering) <= threshold))
+
     def secret(self, threshold: int, of: masks.SumId) -> Elements | None:
         """Return [limbs] the secret; None if shares do not give the one that was published."""
-        if self.answering.sum() < threshold:
+        first = self.first(threshold)
+        if first.sum() < threshold:
             return None
         values = np.ascontiguousarray(self.given).view("<u2").astype(np.uint16)
-        values[~self.answering] = 0  # nobody answers for what is there
+        values[~first] = 0  # nobody answers for what is there
         k = len(values)
         corrections = np.zeros((k - threshold, LIMBS), np.uint16)
         sent = np.frombuffer(self.published[masks.COMMITMENT :], "<u2").reshape(-1, LIMBS)
@@ -438,7 +443,7 @@ class SharesOf(NamedTuple):
             values[None],
             corrections[None],
             self.present[None],
-            self.answering[None],
+            first[None],
             threshold,
         )
         bound = masks.commitments(secret, np.array([self.device]), SELF, of)
@@ -601,7 +606,7 @@ class WrongShares(Evidence, frozen=True, tag="shares"):
     @staticmethod
     def of(answers: SharesOf, record: Signed, pledge: bytes, threshold: int) -> "WrongShares":
         """Return evidence of answers that are as pledged: of the first t of them."""
-        first = answers.answering & (np.cumsum(answers.answering) <= threshold)
+        first = answers.first(threshold)
         given = np.where(first[:, None], answers.given, 0).astype(np.uint8).tobytes()
         return WrongShares(answers.device, record, pledge, given, np.packbits(first).tobytes())
 

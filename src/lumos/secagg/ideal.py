@@ -24,7 +24,6 @@ from lumos.exchange.messages import Door, Inbox, Outbox, Topic
 from lumos.secagg.mask_graph import contributions_of, seed_of
 from lumos.secagg.masks import WORD
 from lumos.secagg.noise import Bound, DrawnNoise, Noise, Update
-from lumos.secagg.openings import Attempted
 from lumos.secagg.parameters import (
     AggregateSettings,
     FixedPoint,
@@ -35,7 +34,6 @@ from lumos.secagg.parameters import (
 from lumos.secagg.signing import SIGNATURE
 from lumos.secagg.topics import (
     ALIVE,
-    ATTEMPT_ROUNDS,
     CHALLENGE,
     CONFIRMED,
     CONTRIBUTION,
@@ -49,14 +47,12 @@ from lumos.secagg.topics import (
     LEFT_OUT,
     LOST,
     MASKED,
-    OBJECTION,
     PLEDGE,
     PROOF,
     REVEAL,
     ROUNDS,
     SHARE,
     SUM,
-    VERDICT,
     WRAPPED,
     confirmed_bytes,
     pledge_bytes,
@@ -73,7 +69,6 @@ BOOKED = {
     for topic in (
         *(DRAW_COMMITMENT, DRAW_DIGEST, DRAW_CONTRIBUTION, DRAW_LIST),
         *(KEYS, WRAPPED, LEFT_OUT, MASKED, LOST, ALIVE, CONFIRMED, REVEAL, SUM),
-        *(OBJECTION, VERDICT),
         *(PLEDGE, CHALLENGE, PROOF, DECISION),
     )
 }
@@ -98,10 +93,6 @@ IDEAL_TOPICS = frozenset({CLEAR, CLEAR_SUM, *BOOKED.values()})
 
 Bookings = Mapping[Topic, Booking]
 """By topic, what is booked at each device."""
-_OBJECTIONS = {
-    OBJECTION: Booking(1, 0, OBJECTION.size, 0),
-    VERDICT: Booking(0, 1, 0, VERDICT.size),
-}
 
 
 def draw_bookings(total: int) -> Bookings:
@@ -246,24 +237,9 @@ class IdealAggregator:
             return (yield from self.sum_fused(partial))
         return (yield from self._sum(self._clear.encode_sum(partial), proved=True))
 
-    def noise_shares(self, noise: Noise | None, width: int, step: int) -> Doubles | None:
-        """Return None: the coordinator adds the noise of all devices."""
-        return None
-
     def restartable(self) -> "SecureAggregator":
         """Raise `UsageError`: no device of a simulation restarts."""
         raise UsageError("devices that may restart need `aggregate='secure'`")
-
-    def attempt(self, words: RingWords) -> Program[Attempted]:
-        """An attempt at a sum to which nobody objects.
-
-        Args:
-            words: [width] the sum over all hosted devices, in the ring.
-        """
-        total = yield from self._sum(words)
-        book_at_devices(self._ledger, len(self._shard), _OBJECTIONS, ATTEMPT_ROUNDS - ROUNDS)
-        self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
-        return Attempted(total, called_off=False)
 
     def _sum(self, words: RingWords, *, proved: bool = False) -> Program[Doubles]:
         yield self._send(np.empty(0, np.uint8))  # nobody is silent
@@ -333,13 +309,6 @@ class IdealCoordinator:
         book_at_coordinator(self._ledger, self._total, bookings)
         self._ledger.round += ROUNDS - _SWAPS
         return self._clear.decode(total)
-
-    def attempt(self, width: int, noise: DrawnNoise | None = None) -> Program[Attempted]:
-        """One attempt at a sum; arguments as in `sum`. Nobody objects."""
-        total = yield from self.sum(width, noise)
-        book_at_coordinator(self._ledger, self._total, _OBJECTIONS)
-        self._ledger.round += ATTEMPT_ROUNDS - ROUNDS
-        return Attempted(total, called_off=False)
 
 
 def _finite(bound: Bound | None, width: int) -> bool:

@@ -194,18 +194,17 @@ def wrap(seeds: Words, keys: Words) -> Words:
 # A pair (low id, high id) agrees on s_0 = H(X25519; both ids; both public keys). For sum number r
 #
 #     s_{r+1} = ChaCha20(s_r; 0)                                                       (32 bytes)
-#     seed ‖ word up ‖ word down ‖ flag ‖ values up ‖ values down = ChaCha20(k; H_2)
+#     seed ‖ word up ‖ word down ‖ values up ‖ values down = ChaCha20(k; H_2)
 #                   where k = ChaCha20(s_r; H_1)        (32 bytes), and H_1 ‖ H_2 = H(context)
-#                                      (16 bytes, 2 · 12, 8, and 2 · 16 numbers of 4 bytes)
+#                                      (16 bytes, 2 · 12, and 2 · 16 numbers of 4 bytes)
 #
 # The *context* is what the two ends have learnt of earlier sums, as a digest. If the coordinator
 # sent them different sums, they share no key of this one: their words do not fit, and neither opens
 # it.
 #
 # `seed` is that of the pair's mask. The *word* of a direction proves that its sender has the
-# receiver in the sum (`lumos.secagg.device`). `flag` hides objections
-# (`lumos.secagg.openings`). *Values up* are what the low end's holder, the high end, holds of
-# its two secrets, and down the other way round (`lumos.secagg.shares`).
+# receiver in the sum (`lumos.secagg.device`). *Values up* are what the low end's holder, the high
+# end, holds of its two secrets, and down the other way round (`lumos.secagg.shares`).
 #
 # Keys follow from the number of the sum, which everybody counts: whoever misses sums turns the
 # ratchet further. s_r is forgotten as soon as it is turned: no sum is taken part in twice, and
@@ -237,8 +236,6 @@ class RoundKeys(NamedTuple):
     """[pairs, 3]."""
     word_down: Words
     """[pairs, 3]."""
-    flag: Words
-    """[pairs, 2] a mask of 64 bits and no key."""
     values_up: Elements
     """[pairs, 2, limbs] of the low end's self secret and of its pair secret."""
     values_down: Elements
@@ -324,12 +321,10 @@ class PairKeys(InMemoryOnly):
         first, second = hashed[: len(NONCE)], hashed[len(NONCE) :]
         words = entropy.blocks(entropy.blocks(self._chain, first, 1)[:, :8], second, 3)
         self._turn()
-        seed, word_up, word_down, flag, up, down, _ = np.split(
-            words, (4, 7, 10, 12, 28, 44), axis=1
-        )
+        seed, word_up, word_down, up, down, _ = np.split(words, (4, 7, 10, 26, 42), axis=1)
         shape = (len(words), 2, LIMBS)
         values_up, values_down = elements_of(up).reshape(shape), elements_of(down).reshape(shape)
-        return RoundKeys(seed, word_up, word_down, flag, values_up, values_down)
+        return RoundKeys(seed, word_up, word_down, values_up, values_down)
 
     def skip(self, sums: int) -> None:
         """Turn the ratchet past sums that were missed."""

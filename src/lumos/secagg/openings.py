@@ -1,9 +1,8 @@
 """Rules for what may be opened: one public bit, and sums of which each is opened once at most.
 
 In the order of the file: a masked flag, by which all devices learn whether any of them objects; the
-record of what was opened; attempts at one sum; objections to an attempt; and the confirmations by
-mask neighbours without which no device opens anything. The last three belong to the stage UNMASK of
-a masked sum (`lumos.secagg.device`).
+record of what was opened; and the confirmations by mask neighbours without which no device opens
+anything. The last belongs to the stage UNMASK of a masked sum (`lumos.secagg.device`).
 """
 
 import math
@@ -11,17 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lumos.crypto import entropy
-from lumos.crypto.entropy import InMemoryOnly
 from lumos.device.randomness import PublicRandomness
 from lumos.device.shard import Shard
 from lumos.errors import (
     AlreadyOpened,
     Equivocation,
     Forged,
-    ObjectionIgnored,
     ProtocolError,
     WrongLength,
     WrongSender,
@@ -30,16 +26,13 @@ from lumos.exchange.endpoint import Program
 from lumos.exchange.messages import Door, Inbox, Outbox, Topic
 from lumos.secagg.mask_graph import MaskGraph
 from lumos.secagg.masks import WORD
-from lumos.secagg.shares import ShareVault
 from lumos.secagg.topics import (
     ALIVE,
     CONFIRMED,
-    OBJECTION,
-    VERDICT,
     check_from_coordinator,
     confirmed_bytes,
 )
-from lumos.typing import Bytes, Doubles, Flags, Ints, Words
+from lumos.typing import Bytes, Flags, Ints, Words
 
 # One public bit from everybody's private flag: does anyone object?
 #
@@ -204,122 +197,6 @@ class OpenedSums:
         if self._write is not None:
             self._write(opening)
         self._by_number[opening.number] = opening
-
-
-# Attempts at one sum: of all attempts of a step at most one is opened.
-#
-# A sum whose vectors belong together (both shares of a pair's product, or neither) can turn out
-# wrong before it is opened. It is then called off and made again, with fresh masks. Were two
-# attempts of a step opened, their difference would show what only one of them has. So a holder
-#
-# * takes part in attempts of a step in their order, and none of them twice;
-# * forgets all shares of an attempt that is called off, before it joins another; they follow from
-#   keys that were overwritten when the attempt began (`lumos.secagg.masks`), so nobody can make
-#   them again;
-# * takes part in no further attempt of a step once it gave out shares of one, also after a restart
-#   (`OpenedSums`). After a restart it replays attempts before that one, and opens none of them.
-#
-# *Why that is enough, whatever the coordinator sends to whom.* Let X of v's k neighbours collude.
-# To open v's vector in an attempt takes t shares of one of its secrets, so at least t - X honest
-# holders gave one out in that attempt; and none of them does in another attempt of the step. Two
-# attempts in which v is opened would need 2(t - X) honest holders of the k - X that there are, but
-# by the choice of t (`parameters`) 2t - k - X ≥ 1.
-
-
-class Attempted(NamedTuple):
-    """The end of an attempt."""
-
-    total: Doubles | None
-    """[width] the sum; None where nothing was opened, or no hosted device received it."""
-    called_off: bool
-    """True if nothing was opened because somebody objected or fell silent: try again."""
-
-
-class Attempts(InMemoryOnly):
-    """The holders' rule, for the devices of one shard."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, int] | None = None
-        self._vault: ShareVault | None = None
-
-    def begin(self, step: int, number: int, opened: OpenedSums, sums: int) -> None:
-        """Join an attempt, or refuse with `AlreadyOpened`.
-
-        Args:
-            opened: what the devices gave out shares for.
-            sums: how many sums and attempts were before. Attempts up to one that was opened before
-                a restart are replayed, and that one opens the same.
-        """
-        if self._last is not None and (step, number) <= self._last:
-            raise AlreadyOpened("an attempt at a sum is made once, and in order")
-        if opened.has(step, before=sums):
-            raise AlreadyOpened("another attempt at this sum was opened here")
-        self._last = (step, number)
-        if self._vault is not None:
-            self._vault.forget()
-        self._vault = None
-
-    def hold(self, vault: ShareVault) -> None:
-        """The shares of the present attempt; they are forgotten when another begins."""
-        self._vault = vault
-
-    def call_off(self) -> None:
-        """The present attempt is called off: its shares are forgotten."""
-        if self._vault is not None:
-            self._vault.forget()
-
-
-# Does any device object to opening a sum? The coordinator learns that, and not which.
-#
-# Each device in the sum sends zero, or a random number if it objects, hidden under masks that it
-# shares with its mask neighbours in the sum; they cancel modulo 2^64. The masks come from the
-# ratchet of the pair's keys and are opened to nobody: if a device falls silent here, they do not
-# cancel, and that is an objection too. An objection passes for none with probability 2^-64. Who
-# objects would tell who was matched with a lost device, that is, an edge.
-
-Objections = Callable[[Flags], Program[Flags]]
-"""From [hosted] who may open the sum to [hosted] who objects; it may exchange messages."""
-
-OPEN, CALLED_OFF = 0, 1
-
-
-def object_to(
-    shard: Shard, speaking: Flags, objecting: Flags, hidden: npt.NDArray[np.uint64]
-) -> Program[bool]:
-    """Object where a device does; return whether the attempt is called off.
-
-    Args:
-        speaking: [hosted] who is in the sum.
-        objecting: [hosted] who objects.
-        hidden: [hosted] the masks of each, added up.
-    """
-    rows = np.flatnonzero(speaking)
-    drawn = np.frombuffer(entropy.draw(8 * len(rows)), "<u8")
-    flags = hidden[rows] + np.where(objecting[rows], drawn, np.uint64(0))
-    yield OBJECTION.to_coordinator(shard, rows, flags)
-    inbox = yield VERDICT.nothing()
-    check_from_coordinator(inbox)
-    if not np.array_equal(inbox.receiver, shard.devices):
-        raise WrongSender("the coordinator's verdict is missing, or came twice")
-    if inbox.body.min() != inbox.body.max():
-        raise Equivocation("the coordinator sent devices different verdicts")
-    called_off = int(inbox.body[0]) == CALLED_OFF
-    if objecting[rows].any() and not called_off:
-        raise ObjectionIgnored("the coordinator opens a sum to which a device objected")
-    return called_off
-
-
-def decide(asked: Flags) -> Program[bool]:
-    """The coordinator's part: whether the attempt is called off. `asked`: [total]."""
-    inbox = yield OBJECTION.nothing()
-    senders = np.flatnonzero(asked)
-    if not np.isin(inbox.sender, senders).all() or len(np.unique(inbox.sender)) < len(inbox.sender):
-        raise WrongSender("an objection came from a device that is not in the sum, or came twice")
-    silent = len(inbox.sender) < len(senders)
-    raised = not len(senders) or silent or bool(inbox.body.sum(dtype=np.uint64) != 0)
-    everyone = np.arange(len(asked))
-    yield VERDICT.from_coordinator(everyone, CALLED_OFF if raised else OPEN)
-    return raised
 
 
 # Before a device opens anything, t of its mask neighbours confirm that they have it in the sum.

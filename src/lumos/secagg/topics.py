@@ -54,13 +54,6 @@ alone:
 (c) a signature; the 32 bytes of `pledge` are a digest of the sums that the device knows. The last
 two rounds pass only where somebody lied after its proof. To find who lied in a proof, `alive`,
 `confirmed` and `reveal` pass, as above, `alive` with a signature; `reveal` has pair seeds there.
-
-An attempt (`lumos.secagg.openings`) has two rounds more, between `lost` and `alive`:
-
-| round | from → to | bytes |
-|---|---|---|
-| objection | device → coordinator | 8: zero or a random number, masked |
-| verdict | coordinator → every device | 1 |
 """
 
 from enum import IntEnum
@@ -87,8 +80,6 @@ class Stage(IntEnum):
 
 ROUNDS = 8
 """Rounds of the exchange in one sum."""
-ATTEMPT_ROUNDS = ROUNDS + 2
-"""Rounds of the exchange in one attempt, without those in which devices find their objections."""
 DRAW_ROUNDS = 4
 """Rounds of the exchange in one draw of the mask graph."""
 
@@ -178,20 +169,6 @@ CONFIRMED = Topic(
     shape=None,
     coordinator="sends",
     learns="a device learns which mask neighbours have it in the sum",
-)
-OBJECTION = Topic(
-    name="aggregate/objection",
-    door=Door.AGGREGATE,
-    dtype=np.uint64,
-    coordinator="receives",
-    learns="the coordinator learns whether any device objects to opening a sum, and not which",
-)
-VERDICT = Topic(
-    name="aggregate/verdict",
-    door=Door.CONTROL,
-    vocabulary=("open", "called off"),
-    coordinator="sends",
-    learns="everyone learns whether an attempt at a sum is called off",
 )
 REVEAL = Topic(
     name="aggregate/reveal",

@@ -41,7 +41,7 @@ from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.link.levels import ALONE, Reading
-from lumos.strict.link.stages import PRODUCTS, LinkSchedule
+from lumos.strict.link.stages import ASSOCIATIONS, LinkSchedule
 from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
 from lumos.strict.stages import Schedule
 from lumos.training.guarantees import (
@@ -339,10 +339,10 @@ def _link_rows(schedule: LinkSchedule, spent: Disclosed, answers: str) -> dict[s
         LABEL_REPLACED: Row(()),
         EDGE_ADDED_OR_REMOVED: Row(
             (
-                f"{NONE}: it may change who is matched with whom",
+                f"{NONE}: associations depend on it, and a held-back one decides who is matched",
                 f"{NONE}: score queries are about edges",
                 f"ε = {up(spent.propagated_labels)} by propagated labels of the end that uses it; "
-                f"{NONE} by proposals",
+                f"{NONE} by proposals about held-back edges",
             )
         ),
         DEGREE: Row(
@@ -438,9 +438,8 @@ def link_reading(schedule: LinkSchedule, features: int) -> str:
         else "Score queries were not limited: this is for measuring only.",
         "Both ends are assumed to follow the protocol (semi-honest): one that lies about its "
         "vector or its tables learns another function of the other's vector, of the same number of "
-        "bits; a partner that lies about its tokens or numbers in products makes its partner's "
-        "part of the sums larger than the noise is made for; devices that pool their score queries "
-        "learn what all of them reveal; nothing keeps one person from enrolling several devices.",
+        "bits; devices that pool their score queries learn what all of them reveal; nothing keeps "
+        "one person from enrolling several devices.",
         summands(schedule, features),
         "Columns add up for whoever sees several.",
         "Sums are per run, and several runs add up."
@@ -633,8 +632,7 @@ def left_out_warnings(stages: Sequence[str]) -> list[str]:
     """Return one warning for each stage that has sums of its own in the list of those left out."""
     return [
         f"{number} {'sum' if number == 1 else 'sums'} of the stage {name!r} left out: honest "
-        "devices cannot add up to this, so at least one device lied or is broken (or, in sums of "
-        "pairs, fell silent in every attempt)"
+        "devices cannot add up to this, so at least one device lied or is broken"
         for name, number in Counter(stages).items()
     ]
 
@@ -724,10 +722,9 @@ def _about_neighbours(schedule: ClassifySchedule, selection: Selection) -> Itera
 def link_warnings(schedule: LinkSchedule, read: Reading, tokens: int) -> list[str]:
     """Return why no vector was compared, and a warning where noise drowns the encoder."""
     sentences = []
-    noise = schedule[PRODUCTS].noise(schedule[PRODUCTS].num_sums - 1)
-    width, each = tokens * schedule.embedding, 2 if schedule.pairs else 1
-    # A sum of n, or n/2, products has a norm of at most n · C, its noise one of σ · C · √width.
-    needed = 0.0 if noise is None else each * noise.total * math.sqrt(width) / noise.clip
+    noise, width = schedule[ASSOCIATIONS].noise(), tokens * schedule.random_marks
+    # A sum of n products has a norm of at most n · C, its noise one of σ · C · √width.
+    needed = 0.0 if noise is None else noise.total * math.sqrt(width) / noise.clip
     if needed > schedule.devices:
         sentences.append(
             f"{schedule.devices:,} devices are too few for {tokens:,} tokens under this noise; it "

@@ -77,14 +77,14 @@ PROPOSAL = Topic(
     name="strict/proposal",
     door=Door.CONTROL,
     vocabulary=("be my partner",),
-    learns="a neighbour learns that the sender has no partner yet and chose it among its "
-    "neighbours: a hint at the sender's degree",
+    learns="a device learns that the sender has no partner for calibration yet, and a held-back "
+    "edge to it",
 )
 REPLY = Topic(
     name="strict/reply",
     door=Door.CONTROL,
     vocabulary=("no", "yes"),
-    learns="a device learns whether a neighbour is its partner: a hint at who proposed to it",
+    learns="a device learns whether the other end of a held-back edge is its partner",
 )
 QUESTION = Topic(
     name="strict/question",

@@ -120,7 +120,6 @@ _FROZEN_NAMES: dict[str, str] = {
     "score_queries": "answers",  # frozen
     "query_bits": "answer_bits",  # frozen
     "query_epsilon": "answer_epsilon",  # frozen
-    "tokens": "words",  # frozen
 }
 _FROZEN_VALUES: dict[Any, str] = {"seeded": "simulated"}  # frozen
 """Names and values of settings as they were when results were first stored."""
@@ -338,14 +337,15 @@ class StrictProfile:
         """Return the trainers of all shards, and the coordinator's program."""
         from lumos.strict.classify.trainer import StrictClassifier
         from lumos.strict.link.trainer import StrictLinker
-        from lumos.strict.sums import FollowedNoisySums, StrictCoordinator
+        from lumos.strict.sums import StrictCoordinator
+        from lumos.training.sums import FollowedSums
 
         if settings_of(config).account is not None:
             account = self._account(problem, config, randomness)
         followed = None
         if follows:
             plan = shards[0].public.plan
-            followed = FollowedNoisySums(problem.facts.devices, coordinator, config, plan)
+            followed = FollowedSums(problem.facts.devices, coordinator, config, plan)
         schedule: ClassifySchedule | LinkSchedule
         trainer: Any
         if config.train.task == "classify":

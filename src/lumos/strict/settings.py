@@ -22,15 +22,14 @@ ENCODER_EPOCHS, EVIDENCE_WEIGHTS_EPOCHS, TREE_EPOCHS = 16, 40, 60
 PROPAGATED, MANY_PER_CLASS = 2, 2000
 """Default number of propagated labels of `classify`: one less from this number of devices per class
 on."""
-LINK_SUMS, LINK_PROPAGATED = 4, 3
-"""Sums of products that train the encoder of `link`, and propagated labels that devices send."""
+LINK_PROPAGATED = 3
+"""Propagated labels that devices send in `link`."""
 CALIBRATION_QUERIES = 2
 """Score queries of a device in training: one held-back edge, and one non-neighbour."""
 
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]
 Participation = Literal["auto", "labelled", "all"]
-ProductKind = Literal["auto", "own", "pairs"]
 
 NOT_USED = frozenset({"pool", "activate_last", "model", "projection", "device", "optimizer"})
 """Settings of the model and its training that this profile does not have."""
@@ -56,9 +55,6 @@ CLASSIFY_ONLY = frozenset(
 )
 LINK_ONLY = frozenset(
     {
-        "products",
-        "embedding",
-        "tokens",
         "random_marks",
         "query_bits",
         "score_queries",
@@ -70,8 +66,6 @@ LINK_ONLY = frozenset(
 
 _RANGES = {
     "propagated_labels": (0, 3),
-    "embedding": (2, 64),
-    "tokens": (1, 64),
     "random_marks": (2, 32),
 }
 _LIFETIME = ("lifetime_epsilon", "lifetime_propagated_epsilon", "lifetime_feature_epsilon")
@@ -128,19 +122,11 @@ class StrictSettings:
     lifetime_feature_epsilon: float = AccountLimits.lifetime_feature_epsilon
     """Largest total ε of a device's sums over all runs, at delta: for replacing its record,
     and for one of its edges (with an account). Eight runs with default settings cost 30.5."""
-    products: ProductKind = "auto"
-    """Sums that train the embedding of tokens. own: of products of each device's tokens and its own
-    embedding; pairs: of a device's tokens and the embedding of a neighbour, its partner; auto:
-    pairs from ten thousand devices on, where noise leaves enough of them (link)."""
-    embedding: int | None = None
-    """Dimension of the embedding of a device's tokens, 2 to 64; by default 12 with own products and
-    24 with those of pairs (link)."""
-    tokens: int = 8
-    """Number of a device's rarest tokens that enter products of pairs, 1 to 64 (link)."""
-    random_marks: int = 16
-    """Number of different random marks, 2 to 32. Each device draws one, and propagated labels
-    spread them, so that devices of one neighbourhood receive the same ones. They depend on no
-    features (link)."""
+    random_marks: int | None = None
+    """Number of different random marks, 2 to 32, and of the numbers in an embedding; by default 24,
+    and 32 from ten thousand devices on. Each device draws one, and propagated labels spread them,
+    so that devices of one neighbourhood receive the same ones. They depend on no features
+    (link)."""
     query_bits: int = 2
     """Bits of one score query, 1 to 3: two devices learn one of 2, 4 or 8 score buckets (link)."""
     score_queries: int = 16
@@ -180,7 +166,6 @@ class StrictSettings:
         check_name(self.mechanism)
         one_of("protect", self.protect, get_args(Protection))
         one_of("participation", self.participation, get_args(Participation))
-        one_of("products", self.products, get_args(ProductKind))
         one_of("signs", self.signs, get_args(Signs))
         one_of("scaling", self.scaling, get_args(Scaling))
         for name in ("label_epsilon", "propagated_epsilon"):
@@ -218,8 +203,6 @@ class StrictSettings:
             return f"`protect='{self.protect}'`, only with `protect='noise'`"
         if name == "propagated_epsilon" and self.propagated_labels == 0:
             return "`propagated_labels=0`, only with propagated labels"
-        if name == "tokens" and self.products == "own":
-            return "`products='own'`, only with those of pairs"
         if name.startswith("lifetime_") and self.account is None:
             return "a run on its own, only with `account`"
         return ""
@@ -250,11 +233,11 @@ def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """Return the default number of epochs under the given settings: one for each sum.
 
     classify: one for counts, 16 for the local classifier, one for its scale, one for each matrix,
-    40 for evidence weights, and 60 for a tree network. link: one for counts, 4 for products, one
-    for whitening, one for random marks, and one for each propagated label.
+    40 for evidence weights, and 60 for a tree network. link: one for counts, one
+    for random marks and for each propagated label, one for associations, and one for whitening.
     """
     if task == "link":
-        return 1 + LINK_SUMS + 2 + int(given.get("propagated_labels", LINK_PROPAGATED))
+        return 4 + int(given.get("propagated_labels", LINK_PROPAGATED))
     propagated_labels = max(PROPAGATED, given.get("propagated_labels") or 0)
     encoder = given.get("encoder_epochs", ENCODER_EPOCHS)
     trees = TREE_EPOCHS if given.get("tree_network", StrictSettings.tree_network) else 0

@@ -97,8 +97,6 @@ class Stage(ABC):
     """The change that its noise is calibrated to: a field of `Sensitivity`."""
     bounded: ClassVar[bool] = False
     """True if vectors are never longer than `sensitivity.norm`, even without clipping."""
-    paired: ClassVar[bool] = False
-    """True if its sums are over products of matched devices."""
     sessions: ClassVar[bool] = False
     """True if sessions of two devices are open before its sums."""
     ends: ClassVar[int] = 2
@@ -206,14 +204,11 @@ class Stage(ABC):
 
         An honest summand of noisy sums exceeds it with probability below 2^-58; the rounding of
         both parts is included. Infinite where no norm can be proved: vectors of exact sums are not
-        clipped unless they are `bounded`, and a summand of `paired` sums is a uniform share of a
-        product.
+        clipped unless they are `bounded`.
 
         Args:
             width: number of elements of the sum.
         """
-        if self.paired:
-            return math.inf
         noise = self.noise(step)
         spread = 0.0 if noise is None else noise.share * (math.sqrt(width) + SUMMAND_TAIL_SIGMAS)
         rounding: float = 2 * self.schedule.rounding_error(width)
@@ -359,15 +354,14 @@ class Schedule(ABC):
     """Largest relative increase of a norm by rounding to the fixed point."""
 
     def __post_init__(self) -> None:
-        if self.rest_epochs < 1:
-            taken = [
-                f"{stage.num_sums} for {stage.name}"
-                for stage in self.epoch_stages
-                if not stage.takes_rest and stage.num_sums
-            ]
+        fixed = [stage for stage in self.epoch_stages if not stage.takes_rest]
+        more = len(fixed) < len(self.epoch_stages)  # a stage takes the rest: at least one epoch
+        if self.rest_epochs < 1 if more else self.rest_epochs:
+            taken = [f"{stage.num_sums} for {stage.name}" for stage in fixed if stage.num_sums]
+            epochs = self.config.train.epochs
             raise UsageError(
-                f"`epochs` must be above {self.config.train.epochs - self.rest_epochs} with these "
-                f"settings: {', '.join(taken)}; got {self.config.train.epochs}"
+                f"`epochs` must be {'above ' * more}{epochs - self.rest_epochs} with these "
+                f"settings: {', '.join(taken)}; got {epochs}"
             )
 
     @property
@@ -403,7 +397,7 @@ class Schedule(ABC):
 
     @cached_property
     def rest_epochs(self) -> int:
-        """Epochs that are left for the stage that takes the rest."""
+        """Epochs that are left for the stage that takes the rest, if there is one."""
         taken = sum(stage.num_sums for stage in self.epoch_stages if not stage.takes_rest)
         return self.config.train.epochs - taken
 

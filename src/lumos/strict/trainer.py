@@ -19,9 +19,8 @@ from lumos.storage import part_of
 from lumos.strict.features import FeatureScaling, ScalingSums
 from lumos.strict.guarantees import noise_added, summands
 from lumos.strict.stages import Schedule, Stage
-from lumos.strict.sums import NoisySums
 from lumos.training.problem import rows_of
-from lumos.training.sums import FollowedSums, SummingTrainer
+from lumos.training.sums import FollowedSums, RunSums, SummingTrainer
 from lumos.training.trainer import EpochRecord, OnEpoch
 from lumos.typing import Arrays, Doubles, Ints, StatePart
 
@@ -62,7 +61,7 @@ class StrictTrainer(SummingTrainer, ABC):
         """The scaling of features, once it is learnt; None without scaling."""
         self.scaling_sums: ScalingSums | None = None
         """The sums that learn it."""
-        self.sums = sums or NoisySums(shard, endpoint, schedule.config)
+        self.sums = sums or RunSums(shard, endpoint, schedule.config)
         self.choice = 0
         self.left_out: list[str] = []
         """Names of the stages of sums that were not `possible`, in order."""
@@ -102,7 +101,7 @@ class StrictTrainer(SummingTrainer, ABC):
         """Send messages, add up, and learn; return the mean loss, if there is one."""
         yield from stage.before(self, step)
         total = yield from self._sum(stage, step, randomness)
-        opened = not np.isnan(total).any()  # otherwise every attempt was called off
+        opened = not np.isnan(total).any()  # otherwise the total could not be formed
         if opened and stage.possible(total, step):
             return stage.learn(self, total, step)
         self.left_out.append(stage.name)
@@ -118,12 +117,6 @@ class StrictTrainer(SummingTrainer, ABC):
         Raises:
             InputError: the state belongs to another epoch.
         """
-        if epoch < self.last_epoch():
-            stage, step = self.schedule.place(epoch)
-            if (
-                stage.sessions and step
-            ):  # sessions are never saved: the remaining sums need new ones
-                yield from stage.before(self, step)
         yield from self.replay_received(epoch)
 
     def replay_received(self, epoch: int) -> Program[None]:
@@ -141,9 +134,8 @@ class StrictTrainer(SummingTrainer, ABC):
 
     def has_sessions(self, epoch: int) -> bool:
         """Return whether sessions of two devices are open in epoch `epoch` + 1, or in `finish`."""
-        if epoch >= self.last_epoch():
-            return any(stage.sessions for stage in self.schedule.last_stages)
-        return self.schedule.place(epoch)[0].sessions
+        last = self.schedule.last_stages
+        return epoch >= self.last_epoch() and any(stage.sessions for stage in last)
 
     def _scaling_arrays(self) -> Arrays:
         """Return the scaling of features; empty without one."""

@@ -185,10 +185,7 @@ class RunSettings(TypedDict, total=False):
     lifetime_epsilon: float
     lifetime_propagated_epsilon: float
     lifetime_feature_epsilon: float
-    embedding: int | None
-    tokens: int
-    random_marks: int
-    products: Literal["auto", "own", "pairs"]
+    random_marks: int | None
     query_bits: int
     score_queries: int
     query_epsilon: float

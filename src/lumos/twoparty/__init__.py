@@ -1,4 +1,4 @@
-"""Protocols of two devices: secret comparisons, link scores, and products that enter a masked sum.
+"""Protocols of two devices: secret comparisons and link scores.
 
 | module | what it provides |
 |---|---|
@@ -8,8 +8,6 @@
 | `score` | the level of a dot product, over bytes, and its backends in rounds |
 | `comparer` | the backends of comparisons in rounds: `secure` and `ideal` |
 | `workers` | the parties of many sessions, in this process or spread over the cores |
-| `products` | the session of a pair that multiplies, over bytes |
-| `product_sums` | sums over pairs in rounds, with both backends |
 
 `lumos.errors` has what can go wrong.
 """

@@ -1,7 +1,7 @@
 """The training of strict links: what its messages tell neighbours, and its noisy sums.
 
-**Neighbours.** They receive random marks, propagated labels, proposals and replies. *One neighbour*
-u of v has what v sent to it, what it sent itself, and what v proposed and replied to it. *All
+**Neighbours.** They receive random marks and propagated labels; proposals about held-back edges are
+left out. *One neighbour* u of v has what v sent to it, and what it sent itself. *All
 neighbours of v but w* have everything that v received and sent, and are given what w sent: they
 compute v's propagated labels with the public frequencies of random marks, and the exact likelihood
 of what v sent, with w among its neighbours or without. The random mark that v takes for its own is
@@ -46,7 +46,6 @@ from lumos.audit.harness import (
     opened_on,
     printed,
     sent_values,
-    slots_of,
 )
 from lumos.audit.table import (
     Area,
@@ -66,8 +65,8 @@ from lumos.secagg.noise import Noise, epsilon_for
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.features import feature_form
 from lumos.strict.guarantees import MESSAGES, SUMS
-from lumos.strict.link.stages import MARKS, LinkSchedule, product_kind
-from lumos.strict.messages import MARK, PROPAGATED_LABEL, PROPOSAL, REPLY, uses_edge
+from lumos.strict.link.stages import MARKS, LinkSchedule
+from lumos.strict.messages import MARK, PROPAGATED_LABEL, uses_edge
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Stage
 from lumos.training.config import Config
@@ -94,19 +93,17 @@ def attack_link_neighbours(scene: Scene) -> Iterator[AuditRow]:
     sent = sent_by(recorded)
     yield from propagated_label_rows(recorded, sent, halves)
     scene.say("degrees, by one neighbour")
-    events = matching_events(recorded.tape, recorded.graph)
-    attackers = one_neighbour(recorded.graph, sent, events, halves)
+    attackers = one_neighbour(recorded.graph, sent, halves)
     for question, truth in attackers.questions.items():
         own = attackers.evaluated(attackers.own, truth)
-        for name, columns in attackers.seen.items():
-            yield finding(
-                "one neighbour",
-                f"{question}, from {name}",
-                "AUC",
-                attackers.evaluated(np.hstack([attackers.own, columns]), truth),
-                chance=(own.auc, "the attacker's own degree"),
-                note="it knows the truth about half of all devices",
-            )
+        yield finding(
+            "one neighbour",
+            f"{question}, from random marks and propagated labels",
+            "AUC",
+            attackers.evaluated(np.hstack([attackers.own, attackers.seen]), truth),
+            chance=(own.auc, "the attacker's own degree"),
+            note="it knows the truth about half of all devices",
+        )
     scene.say("edges, by neighbours")
     for name, (found, without) in third_parties(recorded, sent, halves).items():
         yield finding(
@@ -139,7 +136,9 @@ def propagated_label_rows(recorded: Recorded, sent: Ints, halves: KnownHalf) -> 
         return
     wanted = first_propagated_labels(recorded, sent)
     meant = wanted >= 0
-    found = certified_against_rest(wanted[meant], sent[meant, 1], strict.random_marks)
+    found = certified_against_rest(
+        wanted[meant], sent[meant, 1], recorded.run.model.weights["usual"].shape[1]
+    )
     if found is not None:
         yield finding(
             "all neighbours of a device",
@@ -227,7 +226,7 @@ def _log_likelihood(
 ) -> Doubles:
     """Return [pairs] log-likelihoods of the propagated labels of v, with (`more`) or without w."""
     strict, usual = settings_of(recorded.config), recorded.run.model.weights["usual"]
-    size, (v, w) = strict.random_marks, pairs.T
+    size, (v, w) = usual.shape[1], pairs.T
     rows = np.arange(len(pairs))
     kept = np.exp(strict.propagated_epsilon) / (np.exp(strict.propagated_epsilon) + size - 1)
     other = (1 - kept) / (size - 1)
@@ -252,36 +251,14 @@ def _log_likelihood(
 # Degrees, by one neighbour.
 
 
-def matching_events(tape: Tape, graph: Graph) -> Doubles:
-    """Return [slots, 3] how often a neighbour proposed, accepted and refused.
-
-    Only the search for partners counts: held-back edges are matched after random marks were sent.
-    """
-    on_transport = [one for one in tape.passed if one.exchange == tape.last]
-    random_marks = [one.round for one in on_transport if one.topic.name == MARK.name]
-    end = min(random_marks, default=np.iinfo(np.int64).max)
-    events = np.zeros((3, len(graph.neighbours)))
-    for one in on_transport:
-        if one.round > end or one.topic.name not in (PROPOSAL.name, REPLY.name):
-            continue
-        slots = slots_of(graph, one.batch.receiver, one.batch.sender)
-        if one.topic.name == PROPOSAL.name:
-            events[0] += np.bincount(slots, minlength=events.shape[1])
-        else:
-            yes = one.batch.body.ravel().astype(np.bool_)
-            events[1] += np.bincount(slots[yes], minlength=events.shape[1])
-            events[2] += np.bincount(slots[~yes], minlength=events.shape[1])
-    return events.T
-
-
 class NeighbourAttack(NamedTuple):
     """One neighbour u attacks its neighbour v, in many places of the graph."""
 
     v: Ints
     own: Doubles
     """[cases, 1] logarithm of the degree of u."""
-    seen: dict[str, Doubles]
-    """By kind of messages, [cases, …] what u makes of them."""
+    seen: Doubles
+    """[cases, …] what u makes of random marks and propagated labels."""
     questions: dict[str, Flags]
     """[cases] about v."""
     half: Flags
@@ -302,22 +279,17 @@ class NeighbourAttack(NamedTuple):
 
 
 def one_neighbour(
-    graph: Graph, sent: Ints, events: Doubles, halves: KnownHalf, most: int = SLOTS
+    graph: Graph, sent: Ints, halves: KnownHalf, most: int = SLOTS
 ) -> NeighbourAttack:
     """Draw edges, and return what one end of each learns of the other."""
     degree = graph.degrees
     owner = np.repeat(np.arange(graph.devices), degree)
     slots = np.random.default_rng(4).permutation(len(owner))[:most]
     u, v = owner[slots], graph.neighbours[slots]
-    messages, passed = message_columns(sent, u, v), events[slots]
     return NeighbourAttack(
         v=v,
         own=np.log1p(degree[u])[:, None],
-        seen={
-            "random marks and propagated labels": messages,
-            "proposals and replies": passed,
-            "all messages": np.hstack([messages, passed]),
-        },
+        seen=message_columns(sent, u, v),
         questions={
             "degree ≤ 1": degree[v] <= 1,
             "degree ≤ 5": degree[v] <= 5,
@@ -406,11 +378,9 @@ def attack_link_sums(scene: Scene) -> Iterator[AuditRow]:
     strict = settings_of(config)
     if strict.protect != "noise":
         return
-    # Planted features are scaled, and products are, as those of the graph.
+    # Planted features are scaled as those of the graph.
     scaling = feature_form(facts_of(scene.graph), strict)["scaling"]
-    products = product_kind(strict, scene.graph.devices)
-    as_there = replace(strict, scaling=scaling, products=products)
-    config = replace(config, profile_settings=as_there)
+    config = replace(config, profile_settings=replace(strict, scaling=scaling))
     scene.say(f"{RUNS} planted federations")
     found = guesses(RUNS, config)
     for stage, one in found.items():

@@ -24,7 +24,7 @@ from lumos.exchange.transports import TRANSPORTS
 from lumos.graph import Graph
 from lumos.graph.facts import GraphPart, parts_of
 from lumos.runs.loop import IDEAL_TOPICS, Federation
-from lumos.secagg.noise import Bound, Noise
+from lumos.secagg.noise import Bound, Noise, Update
 from lumos.secagg.parameters import FixedPoint
 from lumos.strict.classify.labels import NoisyLabels
 from lumos.strict.classify.stages import ClassifySchedule
@@ -32,10 +32,10 @@ from lumos.strict.classify.trainer import ONE, StrictClassifier
 from lumos.strict.features import OuterVectors
 from lumos.strict.messages import propagated_labels
 from lumos.strict.stages import Stage
-from lumos.strict.sums import NoisySums, Update
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
+from lumos.training.sums import RunSums
 from lumos.typing import Bytes, Doubles, Flags, Ints
 
 EXACT = 1e-6
@@ -107,8 +107,8 @@ class Transcript:
         return self.seen.totals[number] - self.sums[number]
 
 
-class GivenSums(NoisySums):
-    """Sums whose totals are known before; arguments as those of `NoisySums`, and the totals."""
+class GivenSums(RunSums):
+    """Sums whose totals are known before; arguments as those of `RunSums`, and the totals."""
 
     def __init__(
         self, shard: Shard, endpoint: Endpoint, config: Config, totals: Sequence[Doubles]

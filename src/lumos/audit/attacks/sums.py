@@ -15,8 +15,7 @@ attackers look for noise that is not what it should be: one learns the weights o
 of the trials, and so finds noise that returns from sum to sum; one rehearses, with a federation of
 its own under the same public seed, and subtracts the noise that it saw there.
 
-μ̂ is the difference of both means by the deviation; its bound is the account's μ. Sums of products
-enter as plain sums with their noise: their shares of noise are drawn in the same way.
+μ̂ is the difference of both means by the deviation; its bound is the account's μ.
 
 **Colluders.** Whoever knows the mask graph before enrolment picks the mask neighbours of one
 device. t of them hold t shares of both of its secrets, and with the coordinator's copy of its
@@ -57,10 +56,10 @@ from lumos.strict.guarantees import SUMS
 from lumos.strict.link.stages import LinkSchedule
 from lumos.strict.settings import settings_of
 from lumos.strict.stages import Schedule
-from lumos.strict.sums import NoisySums
 from lumos.training.config import Config
 from lumos.training.guarantees import CONTRIBUTION_ZEROED, FEATURES_REPLACED
 from lumos.training.split import Role
+from lumos.training.sums import RunSums
 from lumos.typing import Doubles, Flags, Ints
 
 DEVICES = 80
@@ -365,7 +364,7 @@ def add_up(
     known: list[Doubles] = []
 
     def devices_program(shard: Shard, endpoint: Endpoint) -> Program[None]:
-        noisy = NoisySums(shard, endpoint, config)
+        noisy = RunSums(shard, endpoint, config)
         yield from noisy.setup()
         for step, one in enumerate(sums):
             rows = vectors(one)

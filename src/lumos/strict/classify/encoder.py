@@ -14,7 +14,8 @@ it. So gradients are used without their part along the mean row, which the count
 **All devices.** Where few devices train (`participation`), the others add gradients too: each for
 the propagated label that it has sent, corrected for how often these are right. It is public what
 was sent, so this costs an edge nothing further. Features have equal weights then: rare ones would
-be lost in noise.
+be lost in noise. If these labels are not shown to be right more often than by chance, the local
+classifier is that of the labelled devices alone.
 **Rate.** The length of all steps together is RATE · r · μ · n / change: then the noise that ends up
 in a weight is about the same for any number of devices n and any budget μ, so one setting serves
 all graphs. `LONGEST` bounds it for large federations and for exact sums.
@@ -82,6 +83,8 @@ class Encoder:
         """[others, k] of the propagated label that a device without a training label sent."""
         self._part = 0.0
         """Norm of its vectors, as a share of that of a training device."""
+        self._num_adding = schedule.adding
+        """Number of devices that add gradients, in all shards."""
         self.weights = np.zeros((rows.width + 1, self.classes))
         """[d + 1, k] with the bias in the last row."""
         self.velocity = np.zeros_like(self.weights)
@@ -123,6 +126,16 @@ class Encoder:
         self._likelihood = likelihood[self._others]
         self._part = min(self._schedule.others_part, strength / self._schedule.strength)
 
+    def leave_out_others(self) -> None:
+        """Train as if labelled devices only took part: the vectors of the others are zero."""
+        schedule = self._schedule
+        if self._num_adding == schedule.training:
+            return
+        self._others, self._num_adding = self._others[:0], schedule.training
+        self._likelihood = self._likelihood[:0]
+        self._weight_features(self.mean_sizes * max(1, schedule.training))
+        self._use_weights()
+
     def logits(self) -> Doubles:
         """Return [hosted, k] logits."""
         return self._apply(self.rows)
@@ -144,13 +157,19 @@ class Encoder:
     def learn_counts(self, total: Doubles) -> None:
         """Weight the features by a sum of counts, and remember their mean sizes."""
         schedule = self._schedule
-        noise = schedule["counts"].noise()
-        least = max(1e-6, RARE * noise.total) if noise is not None else 1.0
         if not schedule.all_take_part:
-            self.feature_weights = np.maximum(total, least) ** -DAMPING
-        sizes = np.where(total > least, total, 0.0) / max(1, schedule.training)
+            self._weight_features(total)
+        sizes = np.where(total > self._least_count(), total, 0.0) / max(1, schedule.training)
         self.mean_sizes = np.minimum(sizes, 1.0)
         self._use_weights()
+
+    def _weight_features(self, counts: Doubles) -> None:
+        self.feature_weights = np.maximum(counts, self._least_count()) ** -DAMPING
+
+    def _least_count(self) -> float:
+        """Return the count below which a feature is lost in noise."""
+        noise = self._schedule["counts"].noise()
+        return max(1e-6, RARE * noise.total) if noise is not None else 1.0
 
     def largest_feature(self) -> float:
         """Return the mean size of the largest feature in unit rows, from the noisy counts."""
@@ -204,7 +223,7 @@ class Encoder:
     def learn(self, total: Doubles, step: int) -> None:
         """Take one step along a sum of gradients."""
         schedule = self._schedule
-        gradient = total[:-1].reshape(self.weights.shape) / max(1, schedule.adding)
+        gradient = total[:-1].reshape(self.weights.shape) / max(1, self._num_adding)
         self.velocity *= MOMENTUM
         self.velocity += self._without_mean(gradient)
         share = schedule.falling(step) / schedule.total_falling
@@ -247,7 +266,7 @@ class Encoder:
     def _length(self) -> float:
         """Return the total length of all steps, in gradients of a mean loss."""
         schedule = self._schedule
-        free = RATE * schedule.whole_mu * schedule.adding / schedule.features_change
+        free = RATE * schedule.whole_mu * self._num_adding / schedule.features_change
         return min(free, LONGEST) * schedule.strength
 
     def _outer_sum(self, slope: Doubles) -> Doubles:

@@ -65,6 +65,9 @@ LEAST = 1.0
 """Smallest number of a matrix, so that no probability is 0."""
 DOUBT, MAX_ACCURACY = 0.5, 0.99
 """Standard errors by which the accuracy of propagated labels is lowered, and its largest value."""
+SHOWN = 2.0
+"""Standard errors above chance from which on the noisy agreement shows that propagated labels tell
+something. Those that tell nothing pass in one run of 44."""
 MIN_SHARE = 0.02
 """The same as a share of the mean number, where there are few devices."""
 MARGIN_SIGMAS, MAX_SAME = 2.0, 0.98
@@ -368,19 +371,25 @@ def _unmixed(
     return accuracy, error
 
 
-def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float:
+def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float | None:
     """Return how often a class in a propagated label is right, less `DOUBT` standard errors.
 
-    Labels written as digits are compared where both are at the same place.
+    None if it is not `SHOWN` to be right more often than by chance. Labels written as digits are
+    compared where both are at the same place.
 
     Args:
         total: noisy numbers of validation devices whose label agrees with the class that they sent,
             and of those whose label does not.
     """
     form = schedule.label_form
+    if form != schedule.propagated_label_form:  # labels that cannot be compared
+        return 1 / schedule.propagated_label_form.base
     spread = form.places * schedule["agreement"].spread()
     agreed, devices = form.places * float(total[0]), float(total.sum())
     accuracy, error = _unmixed(agreed, spread, devices, schedule)
+    by_chance = 1 / form.base if form.places == 1 else 0.0
+    if not accuracy - by_chance > SHOWN * error:
+        return None
     accuracy -= DOUBT * error
     if form.places > 1:  # of a digit
         accuracy += (1 - accuracy) / form.base

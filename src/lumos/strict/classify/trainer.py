@@ -257,13 +257,17 @@ class StrictClassifier(StrictTrainer):
         return LabelForm.of(self.schedule.propagated_label_mechanism).values(sent)
 
     def use_propagated_labels(self) -> None:
-        """Let devices without a training label train by the label that they have sent, if any."""
+        """Let devices without a training label train by the label that they have sent, if any.
+
+        Unless such labels are right no more often than by chance, as far as `agreed` shows.
+        """
         if not self.agreed.size:
             return
         form = self.schedule.propagated_label_form
         accuracy = propagated_accuracy(self.agreed, self.schedule)
-        if form != self.labels.form:  # labels that cannot be compared
-            accuracy = 1 / form.base
+        if accuracy is None:
+            self.encoder.leave_out_others()
+            return
         other = (1 - accuracy) / (form.base - 1)
         # One that names no class agrees with none: a flat likelihood, and no gradient.
         label = self._training_label(self._training_message())

@@ -1,23 +1,18 @@
-"""A random matching of edges, and the encoder of tokens that is trained along it.
-
-**Matching.** Every device has at most one partner. In each round a device without a partner draws a
-random bit. Heads: it draws one of its places, of which it has at least a fixed number, and proposes
-to the candidate there, if there is one. Tails: it accepts one of the proposals that it receives.
-Every proposal of a candidate gets a reply; silence is a no.
-
-A device learns that a candidate proposed to it, and a proposer whether it was accepted: one bit
-each, through the door `control`. A device with few candidates would propose to each of them more
-often. Empty places hide their number; proposals of devices with more candidates than places reveal
-something about degrees (measured in docs/strict-results.md).
+"""The encoder of tokens, and the random matching of held-back edges.
 
 **Encoder.** A token is a feature that is not zero; if features may be negative, a negative value is
-another token than a positive one. z = unit(xᵀE) embeds the weighted tokens x of a device. A sum of
-b_u ⊗ z_v + b_v ⊗ z_u over matched edges (u, v), with few tokens b of each device, is Bᵀ A Z: its
-orthogonal basis is the next E (power iteration). A device without a partner adds ½ b_u ⊗ z_u: the
-tokens that one device has in common. After a few sums, E spans the directions of tokens that
-neighbours share most. Rare tokens have larger weights, by a sum of counts. At the end
-embeddings are whitened half way. Every device computes its own embedding; E and the whitening are
-public, and carry noise.
+another token than a positive one. A sum of x ⊗ s over all devices, of their weighted tokens x and
+neighbourhood sketches s (`levels`), is XᵀS: what each token tells of the neighbourhood that a
+device is in. z = unit(xᵀE) embeds a device by its tokens, where E is that sum: the sketch that a
+device with these tokens is expected to have. Rare tokens have larger weights, by a sum of counts.
+At the end embeddings are whitened half way. Every device computes its own embedding; E and the
+whitening are public, and carry noise.
+
+**Matching.** Every device has at most one partner for calibration. In each round a device without
+one draws a random bit. Heads: it proposes to one of its candidates. Tails: it accepts one of the
+proposals that it receives. Every proposal gets a reply; silence is a no. A device learns that a
+candidate proposed to it, and a proposer whether it was accepted: one bit each, through the door
+`control`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,74 +20,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from lumos.device.randomness import PrivateRandomness, PublicRandomness
 from lumos.device.shard import Shard
-from lumos.errors import ProtocolError
 from lumos.exchange.endpoint import Program
-from lumos.exchange.messages import Batch
 from lumos.ldp.bounds import Features
 from lumos.secagg.noise import Noise
 from lumos.strict.features import row_products
 from lumos.strict.messages import PROPOSAL, REPLY
-from lumos.typing import Arrays, Doubles, Flags, Ints, Small
+from lumos.typing import Arrays, Doubles, Flags, Ints
 
 if TYPE_CHECKING:
     from lumos.strict.link.stages import LinkSchedule
 
 ROUNDS = 10
-"""Rounds of proposals. On Facebook ten rounds match 59 % of all devices."""
-PLACES = 8
-"""Least number of places of a device: one with fewer neighbours proposes as if it had this many."""
+"""Rounds of proposals."""
 NOBODY = -1
 
 
-def match(
-    shard: Shard,
-    rows: Ints,
-    peers: Ints,
-    purpose: str,
-    places: int = 1,
-    *,
-    randomness: PrivateRandomness | None = None,
-    mutual: bool = True,
-) -> Program[Ints]:
+def match(shard: Shard, rows: Ints, peers: Ints, purpose: str) -> Program[Ints]:
     """Match hosted devices with one of their candidates, or with one that proposes to them.
+
+    The other end does not know whose candidate it is, so it can refuse no proposal as unfounded.
 
     Args:
         rows: [candidates] positions of hosted devices, not decreasing.
         peers: [candidates] ids.
         purpose: names the randomness.
-        places: least number of places that a device draws from.
-        randomness: of the hosted devices; by default that of the run.
-        mutual: whether both ends of a pair are candidates of each other: then a proposal of any
-            other device is dropped.
 
     Returns:
         [hosted] ids of the partners, `NOBODY` where there is none.
     """
-    hosted, randomness = len(shard), shard.randomness if randomness is None else randomness
+    hosted = len(shard)
     everyone = np.arange(hosted)
     counts = np.bincount(rows, minlength=hosted)
     first = np.cumsum(counts) - counts
     partner = np.full(hosted, NOBODY)
-    pairs = shard.ids_of(rows) * shard.total + peers
-
-    def from_candidates(batch: Batch) -> None:
-        if mutual and not np.isin(batch.receiver * shard.total + batch.sender, pairs).all():
-            raise ProtocolError("a device that is no candidate proposes to be a partner")
-
     free = np.ones(hosted, np.bool_)
     for number in range(ROUNDS):
-        chance = randomness.uniform(everyone, f"{purpose}/round", number, 3)
+        chance = shard.randomness.uniform(everyone, f"{purpose}/round", number, 3)
         proposing = (chance[:, 0] < 0.5) & free
-        place = np.floor(chance[:, 1] * np.maximum(counts, places)).astype(np.int64)
-        asking = np.flatnonzero(proposing & (place < counts))
-        chosen = peers[first[asking] + place[asking]]
-        inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0, check=from_candidates)
+        asking = np.flatnonzero(proposing & (counts > 0))
+        place = np.floor(chance[asking, 1] * counts[asking]).astype(np.int64)
+        chosen = peers[first[asking] + place]
+        inbox = yield PROPOSAL.send(shard.ids_of(asking), chosen, 0)
         receiver, sender = inbox.receiver, inbox.sender
-        if mutual:  # a transport without checks has dropped nothing
-            known = np.isin(receiver * shard.total + sender, pairs)
-            receiver, sender = receiver[known], sender[known]
         accepted = _accepted(shard, receiver, ~proposing & free, chance[:, 2])
         replies = yield REPLY.send(receiver, sender, accepted.astype(np.uint8))
         partner[shard.local(receiver[accepted])] = sender[accepted]
@@ -180,33 +150,15 @@ class TokenRows:
         norms = np.sqrt(rows.power(2).sum(axis=1))
         return csr_array(diags_array(1 / np.maximum(norms, 1e-300)) @ rows)
 
-    def chosen(self, weights: Doubles, most: int) -> csr_array:
-        """Return [hosted, tokens] 1 for the `most` tokens of each device with the largest weights.
-
-        Tokens of equal weight are taken in the order of their columns.
-        """
-        rows = csr_array(self._values @ diags_array(weights))
-        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        order = np.lexsort((rows.indices, -rows.data, owner))
-        place = np.arange(len(order)) - rows.indptr[:-1][owner]
-        taken = order[place < most]
-        return csr_array(
-            (np.ones(len(taken)), (owner[taken], rows.indices[taken])), shape=rows.shape
-        )
-
 
 AT_ONCE = 1 << 18
 """Tokens of devices whose products are computed at a time."""
-Z_STEPS = 128
-"""Steps per unit of an embedding in products."""
 MIN_COUNT = 40.0
 """Smallest number of holders that a token is assumed to have."""
 FLATTEN = 0.25
 """Exponent of whitening: directions are scaled by variance^-1/4, half way to equal variances."""
 MIN_VARIANCE = 0.01
 """Smallest variance of a direction, relative to the largest."""
-RANK_TOLERANCE = 1e-9
-"""Length of a column outside the span of those before it, relative to the largest, that is 0."""
 
 
 class LinkEncoder:
@@ -215,17 +167,13 @@ class LinkEncoder:
     Args:
         tokens: the tokens of the hosted devices.
         schedule: everything public.
-        public: public randomness, for the initial basis.
     """
 
-    def __init__(
-        self, tokens: TokenRows, schedule: "LinkSchedule", public: PublicRandomness
-    ) -> None:
+    def __init__(self, tokens: TokenRows, schedule: "LinkSchedule") -> None:
         self._tokens = tokens
-        self._most = schedule.strict.tokens
-        size = schedule.embedding
-        self.basis: Doubles = public.generator("basis").standard_normal((tokens.width, size))
-        """[tokens, K] the basis E."""
+        size = schedule.random_marks
+        self.basis: Doubles = np.zeros((tokens.width, size))
+        """[tokens, K] the association of each token with each random mark."""
         self.mixing: Doubles = np.eye(size)
         """[K, K] the whitening matrix."""
         self._weigh(np.ones(tokens.width))
@@ -234,8 +182,6 @@ class LinkEncoder:
         self.weights = weights
         """[tokens]"""
         self._rows = self._tokens.weighted(weights)
-        self.chosen: csr_array = self._tokens.chosen(weights, self._most)
-        """[hosted, tokens] 0 or 1: the tokens b in products."""
 
     def learn_counts(self, total: Doubles, noise: Noise | None) -> None:
         """Learn the weights of tokens from the sum of counts."""
@@ -243,22 +189,18 @@ class LinkEncoder:
         root = np.sqrt(COUNTED)
         self._weigh(np.maximum(total * root, max(MIN_COUNT, 2 * spread * root)) ** -0.5)
 
-    def learn_products(self, total: Doubles, noise: Noise | None) -> None:
-        """Learn the basis from a sum of products; directions beyond its rank are 0.
+    def learn_associations(self, total: Doubles, noise: Noise | None) -> None:
+        """Learn the basis from the sum of `associations`.
 
-        Rows are shrunk first by the positive-part James-Stein estimator: the row of a rare token is
-        mostly noise, and becomes 0. If fewer than K rows are left, rounding alone would choose the
-        other directions, and devices with different processors would not agree on them.
+        Rows are shrunk by the positive-part James-Stein estimator: the row of a rare token is
+        mostly noise, and becomes 0.
         """
         rows = total.reshape(self.basis.shape)
         if noise is not None:
             energy = (rows * rows).sum(axis=1, keepdims=True)
             expected = self.basis.shape[1] * noise.total**2
             rows = rows * np.maximum(0.0, 1 - expected / np.maximum(energy, expected))
-        found, right = np.linalg.qr(rows)
-        length = np.abs(np.diag(right))
-        self.basis = np.zeros_like(self.basis)
-        self.basis[:, : found.shape[1]] = found * (length > RANK_TOLERANCE * length.max())
+        self.basis = rows
 
     def learn_spread(self, total: Doubles) -> None:
         """Learn the whitening from the sum of `spread`."""
@@ -277,27 +219,26 @@ class LinkEncoder:
         """Return [hosted, K] unit embeddings; 0 for a device without tokens."""
         return unit(row_products(row_products(self._rows, self.basis), self.mixing))
 
-    def integers(self) -> Small:
-        """Return [hosted, K] embeddings as multiples of 1/`Z_STEPS`, rounded towards 0."""
-        return np.trunc(self.embeddings() * (Z_STEPS - 1)).astype(np.int8)
-
-    def own_products(self, fraction_bits: int, *, each: bool) -> Doubles:
-        """Return [hosted, tokens · K] x ⊗ z of each device, or their sum.
+    def associations(self, sketch: Doubles, fraction_bits: int, *, each: bool) -> Doubles:
+        """Return [hosted, tokens · K] x ⊗ s of each device, or their sum.
 
         Numbers are rounded towards 0 to the fixed point, so that no norm exceeds 1.
+
+        Args:
+            sketch: [hosted, K] s, of norm at most 1.
         """
-        rows, z, steps = self._rows, self.embeddings(), 2.0**fraction_bits
+        rows, steps = self._rows, 2.0**fraction_bits
         owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
         def products(some: slice) -> Doubles:
-            numbers: Doubles = np.trunc(rows.data[some, None] * z[owner[some]] * steps) / steps
+            numbers: Doubles = np.trunc(rows.data[some, None] * sketch[owner[some]] * steps) / steps
             return numbers
 
         if each:
-            of_devices = np.zeros((*rows.shape, z.shape[1]))
+            of_devices = np.zeros((*rows.shape, sketch.shape[1]))
             of_devices[owner, rows.indices] = products(slice(None))
-            return of_devices.reshape(len(z), rows.shape[1] * z.shape[1])
-        total = np.zeros((rows.shape[1], z.shape[1]))
+            return of_devices.reshape(len(sketch), rows.shape[1] * sketch.shape[1])
+        total = np.zeros((rows.shape[1], sketch.shape[1]))
         for start in range(0, len(owner), AT_ONCE):
             tokens = rows.indices[start : start + AT_ONCE]
             places = (np.ones(len(tokens)), (tokens, np.arange(len(tokens))))

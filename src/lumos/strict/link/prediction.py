@@ -214,7 +214,7 @@ class LinkResult:
         Raises:
             InputError: weights or messages do not match this run.
         """
-        strict, public = schedule.strict, PublicRandomness(seed)
+        strict = schedule.strict
         (shard,) = cut(
             training, 1, seed, variant=_randomness(training, schedule.config, seed, split)
         )
@@ -223,7 +223,7 @@ class LinkResult:
             features = FeatureScaling.of(weights, training.feature_count).apply(features)
         tokens = TokenRows(features, signed=schedule.signed)
         _check(schedule, tokens.width, weights, kept, len(shard))
-        encoder = LinkEncoder(tokens, schedule, public)
+        encoder = LinkEncoder(tokens, schedule)
         encoder.load_state_dict(weights)
         sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
         sketch.usual = list(weights["usual"])
@@ -267,13 +267,12 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
     Raises:
         InputError: an array is missing, or has another shape or type.
     """
-    strict = schedule.strict
-    rounds, size = 1 + schedule.num_propagated, schedule.embedding
+    rounds, size = 1 + schedule.num_propagated, schedule.random_marks
     shapes = {
         "weights": (width,),
         "basis": (width, size),
         "mixing": (size, size),
-        "usual": (rounds, strict.random_marks),
+        "usual": (rounds, size),
     }
     for name, shape in shapes.items():
         array = weights.get(name)
@@ -283,7 +282,7 @@ def _check(schedule: LinkSchedule, width: int, weights: Arrays, kept: Arrays, de
     sent = kept.get("sent")
     if sent is None or sent.shape != (devices, rounds) or sent.dtype != np.uint8:
         raise InputError("devices.npz: the messages do not match this run; train again")
-    if sent.max(initial=0) >= strict.random_marks:
+    if sent.max(initial=0) >= size:
         raise InputError("devices.npz: a device sent an unknown random mark; train again")
 
 

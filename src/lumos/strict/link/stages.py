@@ -3,19 +3,17 @@
     sizes         histograms of each feature over powers of two
     centres       means of each feature
     counts        how often each token occurs
-    products      tokens of a device and an embedding: its own, or that of its partner along a
-                  matching of edges
-    whitening     the spread of embeddings
     random_marks  how often each random mark, and each propagated label, was sent
+    associations  tokens of a device, and the random marks that its neighbourhood received
+    whitening     the spread of embeddings
     levels        score buckets of held-back edges and of non-neighbours (after the last epoch)
 
 All devices take part. The shares in the budget μ² are for other features in place of a device's
 own. Random marks depend on no features: their noise is for one device's vector or none. The share
-of scaling is taken from that of the products.
+of scaling is taken from that of the associations.
 """
 
 import math
-from abc import ABC
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -30,8 +28,6 @@ from lumos.strict.link.levels import BOTH, COSINES, WAYS, read_levels
 from lumos.strict.settings import (
     CALIBRATION_QUERIES,
     LINK_PROPAGATED,
-    ProductKind,
-    StrictSettings,
 )
 from lumos.strict.stages import Centres, Schedule, Sensitivity, Sizes, Stage, When
 from lumos.training.split import Role
@@ -40,15 +36,13 @@ from lumos.typing import Doubles
 if TYPE_CHECKING:
     from lumos.strict.link.trainer import StrictLinker
 
-COUNTS, PRODUCTS, WHITENING, MARKS, LEVELS = (
+COUNTS, MARKS, ASSOCIATIONS, WHITENING, LEVELS = (
     "counts",
-    "products",
-    "whitening",
     "random_marks",
+    "associations",
+    "whitening",
     "levels",
 )
-GROWTH = 2.0
-"""Ratio of μ² of successive sums of products: the last embeddings matter most."""
 MARGIN = 1e-5
 """Largest relative increase of a norm by rounding to the fixed point."""
 
@@ -87,102 +81,6 @@ class TokenCounts(LinkStage):
         state.encoder.learn_counts(total, self.noise())
 
 
-class Products(LinkStage, ABC):
-    """Products of tokens and embeddings."""
-
-    name = PRODUCTS
-    share = 0.85
-
-    @property
-    def num_sums(self) -> int:
-        """All epochs that are left."""
-        return self.schedule.rest_epochs
-
-    @property
-    def takes_rest(self) -> bool:
-        """Always true."""
-        return True
-
-    def budget(self, step: int) -> float:
-        """Return a share that doubles from sum to sum."""
-        parts = [GROWTH**number for number in range(self.num_sums)]
-        return self.schedule.left_of(self.share) * (parts[step] / sum(parts))
-
-    def width(self, features: int) -> int:
-        """Return the size of the matrix [tokens, embedding]."""
-        return self.schedule.tokens(features) * self.schedule.embedding
-
-    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Compute the next basis."""
-        state.encoder.learn_products(total, self.noise(step))
-
-
-class OwnProducts(Products):
-    """Products of the tokens and the embedding of each device."""
-
-    learns = "the tokens that devices have together"
-
-    moves = Sensitivity(1.0, 2.0)
-    """x ⊗ z, both of norm 1."""
-
-    def update(self, state: "StrictLinker", each: bool) -> Doubles:
-        """Return each device's products, or their sum."""
-        return state.encoder.own_products(self.schedule.config.updates.fraction_bits, each=each)
-
-
-class PairProducts(Products):
-    """Products of tokens and embeddings over matched edges."""
-
-    learns = "the tokens that linked devices have in common"
-    paired = True
-    sessions = True
-
-    @property
-    def moves(self) -> Sensitivity:
-        """The pair of a device, with other tokens and another embedding."""
-        # A pair's product is b_u ⊗ z_v + b_v ⊗ z_u: tokens are 0 or 1, at most M of them, and
-        # embeddings have norm 1. Other tokens and another embedding move it by the square root of
-        # |Δb|² + |b_v|² |Δz|² + 2 ⟨Δb, b_v⟩ ⟨z_v, Δz⟩ ≤ 2 + 4 + 2 · 1 · 2, times M = `tokens`.
-        # Without a partner a device adds ½ b_u ⊗ z_u, of norm √M/2, which moves by √M at most.
-        root = math.sqrt(self.schedule.strict.tokens)
-        return Sensitivity(2 * root, math.sqrt(10) * root)
-
-    def before(self, state: "StrictLinker", step: int) -> Program[None]:
-        """Open the sessions of partners before the first product."""
-        yield from state.pair()
-
-    def sum(self, state: "StrictLinker", step: int, randomness: int) -> Program[Doubles]:
-        """Add up the products of all pairs."""
-        numbers, tokens = state.encoder.integers(), state.tokens.width
-        noise = self.noise(step)
-        total: Doubles = yield from state.sums.sum_products(numbers, tokens, noise, randomness)
-        return total
-
-
-class Whitening(LinkStage):
-    """The spread of embeddings."""
-
-    name = WHITENING
-    learns = "the spread of embeddings"
-    share = 0.02
-
-    moves = Sensitivity(1.0, math.sqrt(2))
-    """z zᵀ of norm 1."""
-
-    def width(self, features: int) -> int:
-        """Return the upper half of a matrix."""
-        size = self.schedule.embedding
-        return size * (size + 1) // 2
-
-    def vectors(self, state: "StrictLinker") -> Doubles:
-        """Return z zᵀ of each device."""
-        return state.encoder.spread()
-
-    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
-        """Whiten half way."""
-        state.encoder.learn_spread(total)
-
-
 class Marks(LinkStage):
     """Frequencies of the random marks, and of propagated labels on them."""
 
@@ -208,7 +106,7 @@ class Marks(LinkStage):
 
     def width(self, features: int) -> int:
         """Return the number of random marks."""
-        return self.schedule.strict.random_marks
+        return self.schedule.random_marks
 
     def before(self, state: "StrictLinker", step: int) -> Program[None]:
         """Have every device send its random mark or a propagated label."""
@@ -221,6 +119,58 @@ class Marks(LinkStage):
     def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
         """Keep the frequencies."""
         state.sketch.learn_usual(total)
+
+
+class Associations(LinkStage):
+    """Products of the tokens and the neighbourhood sketch of each device."""
+
+    name = ASSOCIATIONS
+    share = 0.85
+    learns = "which tokens devices have whose neighbourhood received which random marks"
+
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """x ⊗ s, both of norm 1. Features are not in s, and no number of x is negative."""
+
+    def budget(self, step: int) -> float:
+        """Return the share, less that of scaling."""
+        return self.schedule.left_of(self.share)
+
+    def width(self, features: int) -> int:
+        """Return the size of the matrix [tokens, random marks]."""
+        return self.schedule.tokens(features) * self.schedule.random_marks
+
+    def update(self, state: "StrictLinker", each: bool) -> Doubles:
+        """Return each device's products, or their sum."""
+        bits, sketch = self.schedule.config.updates.fraction_bits, state.sketch.vectors()
+        return state.encoder.associations(sketch, bits, each=each)
+
+    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
+        """Learn what each token tells of a neighbourhood."""
+        state.encoder.learn_associations(total, self.noise())
+
+
+class Whitening(LinkStage):
+    """The spread of embeddings."""
+
+    name = WHITENING
+    learns = "the spread of embeddings"
+    share = 0.02
+
+    moves = Sensitivity(1.0, math.sqrt(2))
+    """z zᵀ of norm 1."""
+
+    def width(self, features: int) -> int:
+        """Return the upper half of a matrix."""
+        size = self.schedule.random_marks
+        return size * (size + 1) // 2
+
+    def vectors(self, state: "StrictLinker") -> Doubles:
+        """Return z zᵀ of each device."""
+        return state.encoder.spread()
+
+    def learn(self, state: "StrictLinker", total: Doubles, step: int) -> None:
+        """Whiten half way."""
+        state.encoder.learn_spread(total)
 
 
 class Levels(LinkStage):
@@ -258,22 +208,12 @@ class Levels(LinkStage):
         state.reading = read_levels(counts, self.spread(), bits, tested)
 
 
-PAIR_DEVICES = 10_000
-"""Number of devices from which on products are of pairs. Below it, noise hides what matched edges
-tell about tokens, and what single devices tell is worth more (benchmarks/small_links.py). Generated
-graphs set no upper limit; pairs had been chosen on Facebook, of 22,470 devices."""
+RANDOM_MARKS, MANY_DEVICES = (24, 32), 10_000
+"""Default number of random marks, and where there are this many devices. More of them tell
+neighbourhoods apart, and are randomized more (docs/strict-links.md)."""
 CHOICE_DEVICES = 5_000
 """Number of devices from which on calibration compares three vectors. Below it, all calibrate the
 vector of both (benchmarks/small_links.py)."""
-OWN_EMBEDDING, PAIR_EMBEDDING = 12, 24
-"""Length of an embedding, by the kind of products."""
-
-
-def product_kind(strict: StrictSettings, devices: int) -> ProductKind:
-    """Return the kind of products that settings and the number of devices lead to."""
-    if strict.products != "auto":
-        return strict.products
-    return "pairs" if devices >= PAIR_DEVICES else "own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,16 +223,10 @@ class LinkSchedule(Schedule):
     margin: ClassVar[float] = MARGIN
 
     @property
-    def pairs(self) -> bool:
-        """True if products are of matched devices."""
-        return product_kind(self.strict, self.devices) == "pairs"
-
-    @property
-    def embedding(self) -> int:
-        """Length of an embedding."""
-        given = self.strict.embedding
-        default = PAIR_EMBEDDING if self.pairs else OWN_EMBEDDING
-        return default if given is None else given
+    def random_marks(self) -> int:
+        """Number of different random marks, and of numbers in an embedding."""
+        given = self.strict.random_marks
+        return RANDOM_MARKS[self.devices >= MANY_DEVICES] if given is None else given
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -302,8 +236,7 @@ class LinkSchedule(Schedule):
     @property
     def kinds(self) -> list[type[Stage]]:
         """The stages, in the order of the run."""
-        products = PairProducts if self.pairs else OwnProducts
-        return [Sizes, Centres, TokenCounts, products, Whitening, Marks, Levels]
+        return [Sizes, Centres, TokenCounts, Marks, Associations, Whitening, Levels]
 
     @property
     def num_propagated(self) -> int:
@@ -318,7 +251,7 @@ class LinkSchedule(Schedule):
     @cached_property
     def propagated_label_mechanism(self) -> Mechanism:
         """Mechanism that randomizes propagated labels; their values are single bytes."""
-        return make_mechanism(self.strict.random_marks, self.strict.propagated_epsilon, "krr")
+        return make_mechanism(self.random_marks, self.strict.propagated_epsilon, "krr")
 
     def disclosed(self, role: Role = Role.NOBODY) -> Disclosed:
         """Return what is seen of a device in training. Sums have no bound about edges."""

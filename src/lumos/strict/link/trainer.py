@@ -1,10 +1,8 @@
 """The strict trainer of `link`: features are not released; two devices learn one score bucket.
 
-1. Neighbours are matched at random, at most one partner each (`encoder`).
-2. Sums of counts and of products along matched edges train an encoder of tokens (`encoder`).
-   The product of a pair exists only as two shares, and both enter the masked sum
-   (`lumos.twoparty.product_sums`).
-3. Random marks and propagated labels give every device a neighbourhood sketch (`levels`).
+1. A sum counts tokens, and so weights them (`encoder`).
+2. Random marks and propagated labels give every device a neighbourhood sketch (`levels`).
+3. A sum of tokens and sketches trains an encoder of tokens (`encoder`).
 4. Calibration: each device and one held-back neighbour, and each device and one non-neighbour,
    learn the bucket of their score (`lumos.twoparty.score`). Noisy histograms of the buckets choose
    what is compared, and the evidence of each bucket (`levels`).
@@ -17,7 +15,6 @@ from functools import partial
 import numpy as np
 
 from lumos.crypto.groups import choose_group
-from lumos.device.randomness import PrivateRandomness
 from lumos.errors import InputError, ProtocolError, UsageError
 from lumos.exchange.endpoint import Endpoint, Program
 from lumos.exchange.observer import LedgerReport
@@ -31,7 +28,7 @@ from lumos.strict.guarantees import (
     link_warnings,
 )
 from lumos.strict.link.answers import AnswerBudget, levels_of_pairs
-from lumos.strict.link.encoder import NOBODY, PLACES, LinkEncoder, TokenRows, match
+from lumos.strict.link.encoder import NOBODY, LinkEncoder, TokenRows, match
 from lumos.strict.link.levels import (
     ALONE,
     BOTH,
@@ -56,7 +53,7 @@ from lumos.strict.trainer import StrictTrainer
 from lumos.training.trainer import MAIN, OWN, Outcome
 from lumos.twoparty.score import UNANSWERED, make_scorer
 from lumos.twoparty.workers import InProcess
-from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small, StatePart
+from lumos.typing import Arrays, Bytes, Doubles, Floats, Ints, Small
 
 EDGE, NON_NEIGHBOUR = 0, 1
 
@@ -72,13 +69,6 @@ class StrictLinker(StrictTrainer):
         workers = InProcess() if train.aggregate == "secure" else None
         self._scorer = make_scorer(shard, endpoint, workers, group)
         self._held_back = part.held_back
-        self._lifelong: PrivateRandomness | None = None
-        """Randomness that real devices have for life."""
-        if self.account is not None and train.randomness == "system":
-            self._lifelong = self.account.randomness(shard.devices)
-        self._partner: Ints | None = None
-        """[hosted] ids of the partners, once they are found."""
-        self._paired = False
         self.sketch = NeighbourhoodSketch(shard, schedule.propagated_label_mechanism)
         self._sent: list[Bytes] = []
         """[hosted] messages of each round."""
@@ -94,65 +84,17 @@ class StrictLinker(StrictTrainer):
         buckets.
         """
         super().begin_attempt(number)
-        self._attempt, self._paired = number, False
+        self._attempt = number
 
     def _scaling_devices(self) -> tuple[Ints, int]:
         return np.arange(len(self.shard)), self.shard.total
-
-    def setup(self) -> Program[None]:
-        """Agree on keys, learn the scaling of features, and find partners."""
-        yield from super().setup()
-        if self.schedule.pairs:
-            self._partner = yield from self._find_partners()
-
-    def _find_partners(self) -> Program[Ints]:
-        """Return [hosted] partners.
-
-        Every search is a hint at degrees. With the randomness of a life, devices with the same
-        neighbours send the same messages in every run.
-        """
-        shard = self.shard
-        return (
-            yield from match(
-                shard,
-                shard.owner,
-                shard.neighbours,
-                "partners",
-                PLACES,
-                randomness=self._lifelong,
-            )
-        )
-
-    def state_dict(self, part: StatePart = "run") -> Arrays:
-        """Return the state of `StrictTrainer`; for `device` the partners too, once found."""
-        found = {} if self._partner is None or part != "device" else {"partner": self._partner}
-        return {**super().state_dict(part), **found}
-
-    def load_state_dict(self, state: Arrays, part: StatePart = "run") -> None:
-        """Go on from a state; a device whose partner is left out of the run has none."""
-        super().load_state_dict(state, part)
-        if part == "device" and "partner" in state:
-            partner, absent = state["partner"], sorted(self.shard.absent)
-            self._partner = np.where(np.isin(partner, absent), NOBODY, partner)
 
     def _begin(self) -> None:
         self.tokens = TokenRows(self._scaled_features(), signed=self.schedule.signed)
         if self.control:
             chance = self.shard.randomness.uniform_each(self.tokens.held, "control words", 0)
             self.tokens.replaced(np.floor(chance * self.tokens.width).astype(np.int64))
-        self.encoder = LinkEncoder(self.tokens, self.schedule, self.shard.public)
-
-    def pair(self) -> Program[None]:
-        """Open the sessions of partners, once in an attempt.
-
-        Devices that have only enrolled find partners first.
-        """
-        if self._paired:
-            return
-        if self._partner is None:
-            self._partner = yield from self._find_partners()
-        yield from self.sums.pair(self._partner, self.encoder.chosen)
-        self._paired = True
+        self.encoder = LinkEncoder(self.tokens, self.schedule)
 
     def tell(self, number: int) -> Program[None]:
         """Have every device send its random mark or a propagated label, the same to all."""
@@ -166,13 +108,13 @@ class StrictLinker(StrictTrainer):
 
     def _marks_in(self, received: ReceivedMessages, number: int) -> Ints:
         if self.control:
-            return drawn_values(self.shard, received, self.schedule.strict.random_marks, number)
+            return drawn_values(self.shard, received, self.schedule.random_marks, number)
         return self._read_marks(received.body)
 
     def _read_marks(self, bodies: Bytes) -> Ints:
         """Return [messages] the random mark in each."""
         random_marks = bodies[:, 0].astype(np.int64)
-        if (random_marks >= self.schedule.strict.random_marks).any():
+        if (random_marks >= self.schedule.random_marks).any():
             raise ProtocolError("a neighbour sent an unknown random mark")
         return random_marks
 
@@ -213,7 +155,7 @@ class StrictLinker(StrictTrainer):
         rows, peers = self._held_back[:, 0], self._held_back[:, 1]
         order = np.lexsort((peers, rows))
         # A held-back edge is known to its first end.
-        edges = yield from match(shard, rows[order], peers[order], "held back", mutual=False)
+        edges = yield from match(shard, rows[order], peers[order], "held back")
         counts = np.zeros((len(shard), len(vectors), 2, len(COSINES) + 1))
         first_step = 2 * len(vectors) * self._attempt
         for kind, partner in ((EDGE, edges), (NON_NEIGHBOUR, self._non_neighbours())):
@@ -297,7 +239,7 @@ class StrictLinker(StrictTrainer):
 
     def _state(self) -> Arrays:
         usual = self.sketch.usual
-        rounds = np.array(usual) if usual else np.empty((0, self.schedule.strict.random_marks))
+        rounds = np.array(usual) if usual else np.empty((0, self.schedule.random_marks))
         return {**self.encoder.state_dict(), "usual": rounds}
 
     def _restore(self, state: Arrays) -> None:
@@ -306,7 +248,7 @@ class StrictLinker(StrictTrainer):
         Raises:
             InputError: it does not match this model.
         """
-        if state["usual"].shape[1:] != (self.schedule.strict.random_marks,):
+        if state["usual"].shape[1:] != (self.schedule.random_marks,):
             raise InputError("checkpoint.npz does not match this model; restart without `resume`")
         self.encoder.load_state_dict(state)
         self.sketch.usual = list(state["usual"])
