@@ -21,7 +21,6 @@ from lumos.ldp.mechanisms import RandomizedResponse
 from lumos.strict.link import answers as answer_budget
 from lumos.strict.link import answers as link_answers
 from lumos.strict.link import levels as sketch
-from lumos.strict.link import trainer as link_trainer
 from lumos.strict.link.answers import AnswerBudget
 from lumos.strict.messages import uses_edge
 from lumos.training.config import Config
@@ -55,7 +54,7 @@ def quick_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def scene() -> Scene:
     """Words are told apart without noise, so devices are asked."""
-    return Scene(town(), {"protect": "none", "products": "pairs"}, tasks=("link",))
+    return Scene(town(), {"protect": "none"}, tasks=("link",))
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +127,9 @@ def test_answers_tell_edges_and_more_of_them_tell_more(recorded: Recorded) -> No
     edge = "whether two others are linked"
     assert 0.5 < one[edge] < many[edge]
     assert many[edge] > 0.8
-    # Vectors that have nothing to do with anybody tell nothing.
-    rng = np.random.default_rng(0)
-    noise = rng.integers(-2, 3, result.vectors.shape).astype(np.int8)
-    assert pooled(recorded, replace(result, vectors=noise))[edge] < 0.56
+    # Vectors of others tell nothing.
+    others = np.random.default_rng(0).permutation(result.vectors)
+    assert pooled(recorded, replace(result, vectors=others))[edge] < 0.56
 
 
 def test_twin_that_tells_its_vector_in_place_of_a_level(
@@ -153,7 +151,7 @@ def test_twin_that_tells_its_vector_in_place_of_a_level(
     monkeypatch.setattr(IdealScorer, "levels", leaking)
     after = pooled(recorded, result, 1)
     edge = "whether two others are linked"
-    assert before[edge] < 0.7
+    assert before[edge] < 0.75
     assert after[edge] > before[edge] + 0.1
 
 
@@ -223,17 +221,18 @@ def test_edge_ratios_are_those_by_brute_force(recorded: Recorded) -> None:
     pairs, _ = link_training.with_neighbours(recorded.graph, *halves.asked)
     pairs = np.random.default_rng(0).permutation(pairs)[:40]
     usual = recorded.run.model.weights["usual"]
-    keep = np.exp(4) / (np.exp(4) + 15)
+    size = usual.shape[1]
+    keep = np.exp(4) / (np.exp(4) + size - 1)
 
     def likelihood(v: int, others: list[int], number: int, own: int) -> float:
         if number == sent.shape[1]:
             return 1.0
-        counts = np.bincount(sent[others, number - 1], minlength=16).astype(float)
+        counts = np.bincount(sent[others, number - 1], minlength=size).astype(float)
         counts[own] += 1
         above = counts - (len(others) + 1) * usual[number - 1]
         best = np.flatnonzero(above >= above.max() - 1e-9)
         return sum(
-            (keep if sent[v, number] == one else (1 - keep) / 15)
+            (keep if sent[v, number] == one else (1 - keep) / (size - 1))
             * likelihood(v, others, number + 1, int(one))
             / len(best)
             for one in best
@@ -262,35 +261,10 @@ def test_twin_with_bare_propagated_labels(scene: Scene, monkeypatch: pytest.Monk
     assert verdict(sent) == [EXCEEDED]
 
 
-def small_degree(scene: Scene) -> float:
-    """AUC of a degree of 1, by proposals and replies to one neighbour."""
-    recorded = scene.record(scene.graph, "link")
-    events = link_training.matching_events(recorded.tape, recorded.graph)
-    halves = KnownHalf.of(recorded.graph, np.empty(0, np.int64))
-    sent = link_training.sent_by(recorded)
-    found = link_training.one_neighbour(recorded.graph, sent, events, halves)
-    columns = np.hstack([found.own, found.seen["proposals and replies"]])
-    return found.evaluated(columns, found.questions["degree ≤ 1"]).auc
-
-
-def test_twin_whose_proposals_tell_the_degree(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hidden = small_degree(scene)
-    monkeypatch.setattr(link_trainer, "PLACES", 1)
-    assert small_degree(scene) > hidden + 0.08
-
-
-def test_proposals_of_held_back_edges_are_left_out(recorded: Recorded) -> None:
-    events = link_training.matching_events(recorded.tape, recorded.graph)
-    assert events[:, 0].sum() == events[:, 1:].sum()  # every proposal got a reply
-    assert events[:, 0].sum() < sum(b.messages for b in recorded.tape.messages("strict/proposal"))
-
-
 def test_all_rows_have_an_attacker_without_messages(scene: Scene) -> None:
     rows = list(link_training.attack_link_neighbours(scene))
     guessed = by(rows, "AUC")
-    assert len(guessed) == 13
+    assert len(guessed) == 7
     assert all(row.chance is not None and row.bound is None for row in guessed)
     together = [row for row in guessed if row.adversary == "all neighbours of each end"]
     assert together[0].value > 0.7

@@ -1,6 +1,7 @@
 """Sums with proofs: short summands, liars excluded, honest devices never."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class Outcome:
 
 
 def run(
-    liars: dict[int, type[BoundedAggregator]],
+    liars: Mapping[int, type[BoundedAggregator]],
     width: int = 40,
     sums: int = 1,
     coordinator: type[BoundedCoordinator] = BoundedCoordinator,

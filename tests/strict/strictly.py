@@ -13,10 +13,10 @@ from lumos.graph import Graph
 from lumos.runs.loop import Federation
 from lumos.runs.run import Run
 from lumos.runs.train import train
-from lumos.training.sums import RunSums
 from lumos.training.config import Config
 from lumos.training.problem import Problem
 from lumos.training.split import Role
+from lumos.training.sums import RunSums
 
 QUICK = {"profile": "strict", "participation": "labelled", "encoder_epochs": 2, "epochs": 10}
 """Settings of a run of a fraction of a second: 1 epoch of counts, 3 of matrices (with two

@@ -69,8 +69,7 @@ def test_the_sum_of_a_run_is_that_of_words_and_sketches(shards: int) -> None:
     words /= np.linalg.norm(words, axis=1, keepdims=True)
     steps = 2.0**made.config.updates.fraction_bits
     expected = sum(
-        np.trunc(np.outer(x, s) * steps) / steps
-        for x, s in zip(words, whole(parts), strict=True)
+        np.trunc(np.outer(x, s) * steps) / steps for x, s in zip(words, whole(parts), strict=True)
     )
     (only,) = opened
     assert_allclose(only.total.reshape(expected.shape), expected, atol=40 / steps)

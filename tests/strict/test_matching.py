@@ -96,7 +96,7 @@ def test_only_candidates_are_asked(sixty: Graph) -> None:
         mine = edges[np.isin(edges[:, 0], shard.devices)]  # the smaller end proposes only
         rows = shard.local(mine[:, 0])
         order = np.lexsort((mine[:, 1], rows))
-        return match(shard, rows[order], mine[order, 1], "some", mutual=False)
+        return match(shard, rows[order], mine[order, 1], "some")
 
     with listening() as wire:
         parts, _ = on_shards(sixty, device, 2)
@@ -191,9 +191,8 @@ def check_others(graph: Graph, partner: np.ndarray) -> None:
             assert partner[other] == one
 
 
-def test_only_a_neighbour_becomes_a_partner(sixty: Graph) -> None:
-    """The liar proposes to everybody, in every round."""
-    neighbours = {int(n) for edge in sixty.edge_list() if LIAR in edge for n in edge}
+def test_a_liar_that_proposes_to_everybody_breaks_no_other_pair(sixty: Graph) -> None:
+    """Nobody knows whose candidate it is, so the liar may be accepted; once by each at most."""
     others = np.array(sorted(set(range(sixty.devices)) - {LIAR}))
 
     def propose(outbox: Outbox) -> Outbox:
@@ -202,7 +201,7 @@ def test_only_a_neighbour_becomes_a_partner(sixty: Graph) -> None:
         return PROPOSAL.send(np.full(len(others), LIAR), others, 0)
 
     partner = with_liar(sixty, propose)
-    assert set(np.flatnonzero(partner == LIAR).tolist()) <= neighbours
+    assert (partner == LIAR).sum() > 10
     check_others(sixty, partner)
 
 

@@ -38,8 +38,8 @@ from lumos.strict.features import (
     Scaling,
     ScalingSums,
 )
-from lumos.training.sums import RunSums
 from lumos.training.split import Role
+from lumos.training.sums import RunSums
 
 BITS = 32
 GRID = 2**BITS
