@@ -8,21 +8,20 @@ import pytest
 from tests.strict.composition import DELTA, epsilon_of
 from tests.strict.linking import schedule, started
 
-from lumos.device.randomness import PublicRandomness
 from lumos.errors import UsageError
 from lumos.graph import Graph
 from lumos.secagg.noise import epsilon_for, mu_for
 from lumos.strict.link.answers import AnswerBudget
-from lumos.strict.link.encoder import Z_STEPS, LinkEncoder, TokenRows
+from lumos.strict.link.encoder import LinkEncoder, TokenRows, unit
 from lumos.strict.link.levels import BOTH, COSINES, WAYS, NeighbourhoodSketch, integers
 from lumos.strict.link.stages import (
+    ASSOCIATIONS,
     CHOICE_DEVICES,
     COUNTS,
     LEVELS,
+    MANY_DEVICES,
     MARGIN,
     MARKS,
-    PAIR_DEVICES,
-    PRODUCTS,
     WHITENING,
     LinkSchedule,
 )
@@ -39,54 +38,44 @@ def sums_of(made: LinkSchedule) -> list[tuple[str, int]]:
 # -- epochs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("propagated_labels", "epochs"), [(0, 4), (0, 7), (1, 5), (2, 9), (3, 7), (3, 10)]
-)
-def test_every_epoch_has_a_stage(propagated_labels: int, epochs: int) -> None:
-    made = schedule(propagated_labels=propagated_labels, epochs=epochs, products="pairs")
-    products = epochs - 3 - propagated_labels
+@pytest.mark.parametrize("propagated_labels", range(4))
+def test_every_epoch_has_a_stage(propagated_labels: int) -> None:
+    made = schedule(propagated_labels=propagated_labels)
+    assert made.config.train.epochs == 4 + propagated_labels
     assert sums_of(made) == [
         (COUNTS, 0),
-        *((PRODUCTS, step) for step in range(products)),
-        (WHITENING, 0),
         *((MARKS, step) for step in range(1 + propagated_labels)),
+        (ASSOCIATIONS, 0),
+        (WHITENING, 0),
         (LEVELS, 0),
     ]
-    assert [stage.name for stage in made.stages if stage.paired] == [PRODUCTS]
-    own = schedule(propagated_labels=propagated_labels, epochs=epochs)
-    assert sums_of(own) == sums_of(made)
-    assert not any(stage.paired for stage in own.stages)
     with pytest.raises(ValueError, match="no such epoch"):
-        made.place(epochs)
+        made.place(4 + propagated_labels)
+    assert Config.of(profile="strict", task="link").train.epochs == 7
 
 
 @pytest.mark.parametrize("propagated_labels", range(4))
-def test_smallest_number_of_epochs(propagated_labels: int) -> None:
-    assert (
-        schedule(propagated_labels=propagated_labels, epochs=4 + propagated_labels).rest_epochs == 1
+@pytest.mark.parametrize("more", [-3, -1, 1, 50])
+def test_another_number_of_epochs_is_refused_in_one_line(propagated_labels: int, more: int) -> None:
+    right = 4 + propagated_labels
+    with pytest.raises(UsageError) as refused:
+        schedule(propagated_labels=propagated_labels, epochs=right + more)
+    assert str(refused.value) == (
+        f"`epochs` must be {right} with these settings: 1 for counts, {1 + propagated_labels} for "
+        f"random_marks, 1 for associations, 1 for whitening; got {right + more}"
     )
-    with pytest.raises(
-        UsageError, match=f"must be above {3 + propagated_labels} with these settings"
-    ):
-        schedule(propagated_labels=propagated_labels, epochs=3 + propagated_labels)
 
 
-def test_products_are_of_pairs_where_devices_are_many() -> None:
-    for devices, pairs in ((2, False), (PAIR_DEVICES - 1, False), (PAIR_DEVICES, True)):
+def test_defaults_that_depend_on_the_number_of_devices() -> None:
+    for devices, marks in ((2, 24), (MANY_DEVICES - 1, 24), (MANY_DEVICES, 32), (10**6, 32)):
         made = schedule(devices)
-        assert made.pairs == pairs
-        assert made.embedding == (24 if pairs else 12)
-        assert schedule(devices, embedding=7).embedding == 7
-        assert schedule(devices, products="pairs").pairs
-        assert not schedule(devices, products="own").pairs
+        assert made.random_marks == made.propagated_label_mechanism.size == marks
+        assert made[ASSOCIATIONS].width(10) == 10 * marks
+        assert made[WHITENING].width(10) == marks * (marks + 1) // 2
+        assert schedule(devices, random_marks=7).random_marks == 7
+    assert MANY_DEVICES == 10_000
     assert schedule(CHOICE_DEVICES).compared == WAYS
     assert schedule(CHOICE_DEVICES - 1).compared == (BOTH,)
-
-
-def test_default_epochs_have_four_sums_of_products() -> None:
-    for propagated_labels in range(4):
-        assert schedule(propagated_labels=propagated_labels).rest_epochs == 4
-    assert Config.of(profile="strict", task="link").train.epochs == 10
 
 
 # -- budget -------------------------------------------------------------------------------
@@ -94,7 +83,9 @@ def test_default_epochs_have_four_sums_of_products() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0, 100.0])
 @pytest.mark.parametrize(
-    "given", [{}, {"epochs": 7}, {"tokens": 3}, {"propagated_labels": 0}], ids=str
+    "given",
+    [{}, {"random_marks": 3}, {"propagated_labels": 0}, {"scaling": "standard"}],
+    ids=str,
 )
 def test_all_sums_together_cost_what_was_asked_for(epsilon: float, given: dict[str, Any]) -> None:
     made = schedule(feature_epsilon=epsilon, **given)
@@ -115,39 +106,29 @@ def deviation(made: LinkSchedule, stage: str, step: int) -> float:
 
 FAR = {
     COUNTS: (1.0, ROOT),
+    ASSOCIATIONS: (1.0, ROOT),
     WHITENING: (1.0, ROOT),
     MARKS: (1.0, 0.0),
     LEVELS: (ROOT, 2.0),
 }
-OF_PRODUCTS = {"own": (1.0, 2.0), "pairs": (2 * math.sqrt(8), math.sqrt(10 * 8))}
-"""Written out for the default of eight words."""
 
 
 @pytest.mark.parametrize("devices", [60, 1000])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-@pytest.mark.parametrize("products", OF_PRODUCTS)
-def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float, products: str) -> None:
-    made = schedule(devices, feature_epsilon=epsilon, products=products)
-    far = FAR | {PRODUCTS: OF_PRODUCTS[products]}
+def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float) -> None:
+    made = schedule(devices, feature_epsilon=epsilon)
     for place, question in enumerate(("norm", "features")):
-        moves = [far[stage][place] / deviation(made, stage, step) for stage, step in sums_of(made)]
+        moves = [FAR[stage][place] / deviation(made, stage, step) for stage, step in sums_of(made)]
         found = epsilon_of(moves, DELTA)
         spent = made.account(made.mu(question))
         assert spent is not None
         assert found == pytest.approx(spent[0], rel=0.01)
         assert found <= spent[0] * 1.001
-    assert made[PRODUCTS].moves[:2] == pytest.approx(far[PRODUCTS])
 
 
 def test_zeros_in_place_of_a_vector_cost_less_than_other_features() -> None:
     made = schedule()
     assert made.mu("norm") < made.mu("features")
-
-
-def test_each_sum_of_products_has_twice_the_budget_of_the_one_before() -> None:
-    made = schedule(epochs=12)
-    parts = [1 / deviation(made, PRODUCTS, step) ** 2 for step in range(made.rest_epochs)]
-    assert np.allclose(np.divide(parts[1:], parts[:-1]), 2.0)
 
 
 def test_exact_sums_have_no_noise_and_no_account() -> None:
@@ -193,72 +174,96 @@ def test_reach_of_counts() -> None:
     never_beyond(moves.ravel().tolist(), features, 0.999)
 
 
-def product(b: np.ndarray, z: np.ndarray, b_peer: np.ndarray, z_peer: np.ndarray) -> np.ndarray:
-    """What a pair adds to a sum of products."""
-    whole: np.ndarray = np.outer(b, z_peer) + np.outer(b_peer, z)
-    return whole
-
-
-@pytest.mark.parametrize("most", [1, 3, 8])
-def test_reach_of_products(most: int) -> None:
-    """Real words and embeddings of random devices, and the worst that can be constructed.
-
-    At the worst the partner has the new words, and embeddings are opposite.
-    """
-    rng = np.random.default_rng(most)
-    made = schedule(tokens=most, embedding=4, products="pairs")
-    norm, features, *_ = made[PRODUCTS].moves
-    rows = word_sets(rng, 60, 40)
-    words = TokenRows(rows, signed=False)
-    encoder = LinkEncoder(words, made, PublicRandomness(0))
-    encoder.basis = rng.normal(size=encoder.basis.shape)
-    b, z = encoder.chosen.toarray(), encoder.integers() / Z_STEPS
-    assert b.sum(axis=1).max() == most
-    sizes, moves = [], []
-    for _ in range(3000):
-        me, other, peer = rng.integers(0, 60, 3)
-        old, new = (product(b[i], z[i], b[peer], z[peer]) for i in (me, other))
-        moves.append(float(np.linalg.norm(new - old)))
-        sizes.append(float(np.linalg.norm(old)))
-    never_beyond(moves, features, 0.5)
-    never_beyond(sizes, norm, 0.5)
-    old, new = np.zeros(40), np.zeros(40)
-    old[:most], new[most : 2 * most] = 1, 1
-    ahead = np.eye(4)[0] * (Z_STEPS - 1) / Z_STEPS
-    moved = product(new, ahead, new, ahead) - product(old, -ahead, new, ahead)
-    never_beyond([float(np.linalg.norm(moved))], features, 0.99)
-    never_beyond([float(np.linalg.norm(product(new, ahead, new, ahead)))], norm, 0.99)
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_reach_of_own_products(signed: bool) -> None:
-    """Rows and embeddings of random devices, and the worst: opposite embeddings of nearly equal
-    rows, which a basis that hardly sees what they share allows."""
+def associations(signed: bool, bits: int) -> np.ndarray:
+    """[devices, numbers] what devices with one sketch add: their distances are those of other
+    words in one of them. The first has opposite words, nearly the same, and quite others."""
     rng = np.random.default_rng(0)
-    made = schedule(embedding=4, signed=signed)
-    norm, features, *_ = made[PRODUCTS].moves
     rows = word_sets(rng, 60, 40)
-    rows[:2] = 0
-    rows[:2, :9], rows[0, 10], rows[1, 11] = 1, 0.01, 0.01
+    rows[:4] = 0
+    rows[0, :9], rows[1, 9:18] = 1, 1
     if signed:
         rows *= rng.choice([-1, 1], rows.shape)
-        rows[:2] = np.abs(rows[:2])
-    encoder = LinkEncoder(TokenRows(rows, signed=signed), made, PublicRandomness(0))
-    encoder.basis = rng.normal(size=encoder.basis.shape)
-    encoder.basis[:9] = 0
-    encoder.basis[11] = -encoder.basis[10]
-    products = encoder.own_products(24, each=True)
-    never_beyond(np.linalg.norm(products, axis=1).tolist(), norm, 0.999)
-    moves = np.linalg.norm(products[:, None] - products, axis=2)
-    never_beyond(moves.ravel().tolist(), features, 0.999)
-    assert moves[0, 1] == moves.max()
+    rows[2:4] = -rows[0], rows[0]
+    rows[3, 20] = 0.001
+    tokens = TokenRows(rows, signed=signed)
+    encoder = LinkEncoder(tokens, schedule(random_marks=4, signed=signed))
+    encoder.learn_counts(rng.random(len(encoder.weights)) * 20, None)
+    sketch = np.tile(unit(rng.normal(size=(1, 4))), (60, 1))
+    return encoder.associations(sketch, bits, each=True)
+
+
+def largest(vectors: np.ndarray) -> tuple[list[float], list[float]]:
+    """Norms of vectors, and their distances from one another."""
+    moves = np.linalg.norm(vectors[:, None] - vectors, axis=2)
+    return np.linalg.norm(vectors, axis=1).tolist(), moves.ravel().tolist()
+
+
+SIGNED_AND_BITS = [(False, 6), (True, 6), (False, 32), (True, 32)]
+
+
+@pytest.mark.parametrize(("signed", "bits"), SIGNED_AND_BITS)
+def test_reach_of_associations(signed: bool, bits: int) -> None:
+    norm, features, *_ = schedule()[ASSOCIATIONS].moves
+    assert (norm, features) == (1, ROOT)
+    vectors, nearly = associations(signed, bits), 1 - 6 * 0.5**bits
+    norms, moves = largest(vectors)
+    never_beyond(norms, norm, nearly)
+    never_beyond(moves, features, nearly)
+    assert np.array_equal(vectors * 2.0**bits, np.rint(vectors * 2.0**bits))
+
+
+def of_words_too(patch: pytest.MonkeyPatch) -> None:
+    """Devices with an odd number of words have the opposite sketch."""
+    honest = LinkEncoder.associations
+
+    def broken(self: LinkEncoder, sketch: np.ndarray, bits: int, *, each: bool) -> np.ndarray:
+        odd = self._tokens.held % 2
+        return honest(self, sketch * (1 - 2 * odd)[:, None], bits, each=each)
+
+    patch.setattr(LinkEncoder, "associations", broken)
+
+
+def of_both_signs(patch: pytest.MonkeyPatch) -> None:
+    """A negative value is the same word as a positive one, and stays negative."""
+    honest = TokenRows.__init__
+
+    def broken(self: TokenRows, features: Any, *, signed: bool) -> None:
+        honest(self, abs(features), signed=signed)
+        self._values.data *= np.sign(features)[features != 0]
+
+    patch.setattr(TokenRows, "__init__", broken)
+
+
+def away_from_zero(patch: pytest.MonkeyPatch) -> None:
+    """Numbers are rounded up in size."""
+    patch.setattr(np, "trunc", lambda values: np.sign(values) * np.ceil(abs(values)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "signed", "bits"),
+    [
+        *((of_words_too, *case) for case in SIGNED_AND_BITS),
+        (of_both_signs, True, 6),
+        (of_both_signs, True, 32),
+        (away_from_zero, False, 6),
+        (away_from_zero, True, 6),
+    ],
+)
+def test_associations_that_move_further_are_found(
+    broken: Any, signed: bool, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norm, features, *_ = schedule()[ASSOCIATIONS].moves
+    broken(monkeypatch)
+    norms, moves = largest(associations(signed, bits))
+    assert max(moves) > 1.01 * features
+    assert (max(norms) > 1.01 * norm) == (broken is away_from_zero)
 
 
 def test_reach_of_whitening() -> None:
     rng = np.random.default_rng(0)
     rows = np.vstack([np.eye(10), word_sets(rng, 100, 10)])
     words = TokenRows(rows, signed=False)
-    encoder = LinkEncoder(words, schedule(embedding=4), PublicRandomness(0))
+    encoder = LinkEncoder(words, schedule(random_marks=4))
     encoder.basis = np.eye(10, 4)  # the first words have embeddings at right angles
     spread = encoder.spread()
     norm, features, *_ = schedule()[WHITENING].moves
