@@ -119,7 +119,7 @@ def test_no_features_move_an_association_beyond_its_noise(
 def test_rows_are_shrunk_by_what_noise_alone_would_have(size: int) -> None:
     """max(0, 1 - K σ² / |row|²), row by row; exact sums and rows of zeros stay as they are."""
     rng = np.random.default_rng(size)
-    rows = rng.standard_normal((12, size)) * 10.0 ** rng.integers(-3, 3, (12, 1))
+    rows = rng.standard_normal((12, size)) * np.geomspace(0.01, 100, 12)[:, None]
     rows[3] = 0
     noise = Noise.of(1.0, 1, 1.0, 30, schedule().config.updates)
     encoder = encoder_of(random_words(), random_marks=size)
@@ -132,7 +132,7 @@ def test_rows_are_shrunk_by_what_noise_alone_would_have(size: int) -> None:
         factors.append(max(0.0, 1 - size * noise.total**2 / energy) if energy else 0.0)
         assert_allclose(learnt, factors[-1] * row, rtol=1e-9, atol=1e-12)
     assert min(factors) == 0.0
-    assert 0.5 < max(factors) < 1.0
+    assert 0.9 < max(factors) < 1.0
 
 
 def test_shrunk_rows_are_nearer_to_the_truth_than_noisy_ones() -> None:
