@@ -245,7 +245,7 @@ def test_folders_hold_no_secret_of_a_session_and_nothing_of_others_but_what_they
         assert scan.unexplained() == [[]] * DEVICES
         assert not scan.coordinator_found() & KEYS_OF_DEVICES
     kinds = scan.secrets.seen
-    assert kinds >= {"draw", "device key", "chain", "seed", "flag", "values_up"}
+    assert kinds >= {"draw", "device key", "chain", "seed", "values_up"}
     assert kinds >= {"word_up", "share", "shared", "mask key", "mask"}
     assert set(scan.secrets.vectors.values()) == set(range(DEVICES))
     assert scan.released.envelopes

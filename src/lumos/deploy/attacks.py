@@ -308,10 +308,6 @@ def _different(one: Sequence[Any], other: Sequence[Any]) -> int:
 # Barriers: a coordinator looks for degrees in who has something to say.
 
 
-LINK_ROUNDS = 3
-"""The phase of links in which devices send random marks; the coordinator watches to its end."""
-
-
 class UnmaskedFlags(FlagMasks):
     """A broken variant: flags without masks."""
 
@@ -341,7 +337,11 @@ def rounds_spoken(federation: Federation, until: Callable[[], bool] | None = Non
 
 @attack("barriers", "degrees from who speaks in rounds between devices")
 def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
-    """Yield what a coordinator learns while edges are assigned, and while links are trained."""
+    """Yield what a coordinator learns while edges are assigned, and in a whole run of links.
+
+    In training all devices with neighbours speak in the same rounds; in calibration those speak
+    that have a held-back edge, and have more neighbours than others.
+    """
     trees = Config.asked(
         profile=PAPER, balancer="optimal", compare="secure", aggregate="secure", epochs=1
     )
@@ -352,13 +352,13 @@ def attack_barriers(scene: DeploymentScene) -> Iterator[AuditRow]:
 
     def area(parts: PartsFolder, config: Config, device_type: type[DeviceParticipant]) -> float:
         federation = Federation(parts, config, device_type=device_type)
-        last = TREES if config is trees else LINK_ROUNDS
-        spoken = rounds_spoken(federation, partial(_is_after, federation, last))
+        until = partial(_is_after, federation, TREES) if config is trees else None
+        spoken = rounds_spoken(federation, until)
         return auc(spoken[high], spoken[~high])
 
     for what, parts, config in (
         ("edges are assigned (optimal)", scene.parts, trees),
-        ("links are trained", narrow, links),
+        ("links are trained and calibrated", narrow, links),
     ):
         yield finding(
             "coordinator",
