@@ -90,7 +90,7 @@ def test_experts_ask_for_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert options <= set(everything)
     text = " ".join(" ".join(lines).split())
     assert "[choices: classify, link]" in text
-    assert "[default: 300 for paper; 61 for strict (10 for link)]" in text
+    assert "[default: 300 for paper; 61 for strict (7 for link)]" in text
     assert "(`backbone`)" not in text  # settings are options here
 
 

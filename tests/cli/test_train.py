@@ -404,7 +404,7 @@ def test_interrupted_without_a_folder(
             ["demo:60", "--task", "link", "--score-queries", "2"],
             "must be above 2, those of calibration",
         ),
-        (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be above 6"),
+        (["demo:60", "--task", "link", "--epochs", "6"], "--epochs must be 7 with these settings"),
         (["demo:60", "--profile", "strict", "--label-epsilon", "inf"], "above 0 and finite"),
         (["demo:60", "--profile", "strict", "--epochs", "6"], "--epochs must be above"),
     ],

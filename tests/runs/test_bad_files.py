@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "paper": {**QUICK, "epochs": 4, "checkpoint_every": 2},
     "links": {"task": "link", "protect": "none", "floor": False, "checkpoint_every": 4},
 }
-STOP = {"strict": 63, "paper": 3, "links": 10}
+STOP = {"strict": 63, "paper": 3, "links": 6}
 
 
 @pytest.fixture(scope="module")

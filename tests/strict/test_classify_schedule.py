@@ -415,10 +415,6 @@ def test_labels_are_single_values_whatever_propagated_labels_are(
         ({"clip": 1e-5}, "`clip` must be 0.05 or more"),
         ({"clip": float("inf")}, "`clip`"),
         ({"encoder_epochs": 0}, "`encoder_epochs`"),
-        ({"embedding": 1}, "`embedding` must be 2 to 64"),
-        ({"embedding": 65}, "`embedding` must be 2 to 64"),
-        ({"tokens": 0}, "`tokens` must be 1 to 64"),
-        ({"tokens": 65}, "`tokens` must be 1 to 64"),
         ({"random_marks": 1}, "`random_marks` must be 2 to 32"),
         ({"random_marks": 33}, "`random_marks` must be 2 to 32"),
         ({"query_bits": 0}, "`query_bits` must be 1, 2 or 3"),
@@ -442,7 +438,18 @@ def test_settings_that_guarantee_nothing_are_refused(settings: dict[str, Any], o
 
 @pytest.mark.parametrize(
     "gone",
-    ["symbol", "relay", "answer", "min_holders", "projection", "word_buckets", "score_degrees"],
+    [
+        "symbol",
+        "relay",
+        "answer",
+        "min_holders",
+        "projection",
+        "word_buckets",
+        "score_degrees",
+        "products",
+        "embedding",
+        "tokens",
+    ],
 )
 def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
     with pytest.raises(UsageError, match=f"'{gone}'|`{gone}`"):
@@ -455,8 +462,6 @@ def test_settings_of_the_profile_before_do_not_exist(gone: str) -> None:
         (
             "classify",
             {
-                "embedding": 8,
-                "tokens": 4,
                 "random_marks": 4,
                 "query_bits": 1,
                 "score_queries": 8,
@@ -484,7 +489,7 @@ def test_settings_of_the_other_task_are_refused(task: str, others: dict[str, Any
 
 def test_defaults_of_the_two_tasks() -> None:
     both = [Config.of(task=task) for task in ("classify", "link")]
-    assert [config.train.epochs for config in both] == [61, 10]
+    assert [config.train.epochs for config in both] == [61, 7]
     strict = [config.settings_as(StrictSettings) for config in both]
     assert [settings.propagated_labels for settings in strict] == [None, 3]
     assert strict[0].label_epsilon == strict[0].epsilon == 3.0

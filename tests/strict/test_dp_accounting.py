@@ -38,7 +38,7 @@ PRINTED: dict[tuple[str, str], float] = {
     (VALIDATION, NORM): 2.7375,
     (VALIDATION, EDGE): 0.9483,
     ("links", FEATURES): 7.9999,
-    ("links", NORM): 4.8835,
+    ("links", NORM): 5.4208,
 }
 """ε at δ = 1e-5 by the library, for the sums of Facebook at the defaults."""
 

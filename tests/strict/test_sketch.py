@@ -167,7 +167,7 @@ def test_the_direction_does_not_tell_the_degree(monkeypatch: pytest.MonkeyPatch)
 def test_without_propagated_labels_a_vector_is_of_colours_alone() -> None:
     graph = town(40)
     made = started(graph, protect="none", propagated_labels=0)
-    made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
+    made.run(lambda trainer: trainer.epochs(0, 4), lambda program: program.epochs(0, 4))
     found = made.trainers[0].sketch
     assert len(found.usual) == 1
     assert schedule(propagated_labels=0)[MARKS].num_sums == 1
@@ -178,7 +178,7 @@ def test_who_knows_the_same_people_hears_the_same() -> None:
     """Groups without any words: neighbourhood sketch of a group are alike."""
     graph = town(150, 5, within=0.4)
     made = started(graph, protect="none")
-    made.run(lambda trainer: trainer.epochs(0, 10), lambda program: program.epochs(0, 10))
+    made.run(lambda trainer: trainer.epochs(0, 7), lambda program: program.epochs(0, 7))
     vectors = made.trainers[0].sketch.vectors()
     same = (np.arange(150)[:, None] - np.arange(150)) % 5 == 0
     products = vectors @ vectors.T

@@ -48,12 +48,11 @@ BEGIN = {"randomized_labels": 2}
             {"encoder_epochs": 3, "epochs": 10},
             {**BEGIN, "propagated_labels": 3, "encoder": 5, "evidence_weights": 8},
         ),
-        ({"task": "link"}, {"products": 2, "whitening": 6, "random_marks": 7}),
+        ({"task": "link"}, {"random_marks": 2, "associations": 6, "whitening": 7}),
         (
             {"task": "link", "propagated_labels": 0},
-            {"products": 2, "whitening": 6, "random_marks": 7},
+            {"random_marks": 2, "associations": 3, "whitening": 4},
         ),
-        ({"task": "link", "epochs": 7}, {"products": 2, "whitening": 3, "random_marks": 4}),
     ],
 )
 def test_stages_begin_as_scheduled(settings: dict[str, Any], stages: dict[str, int]) -> None:

@@ -59,7 +59,7 @@ def test_help_lists_every_setting_with_its_default() -> None:
         for field in dataclasses.fields(group):
             assert f"        {field.name} (default " in listed
     assert "        label_epsilon (default 3.0): ε of a device's label." in listed
-    assert "        epochs (default 300 for paper; 61 for strict (10 for link)): " in listed
+    assert "        epochs (default 300 for paper; 61 for strict (7 for link)): " in listed
     assert max(map(len, listed.splitlines())) <= 100
 
 
