@@ -95,7 +95,7 @@ def test_trees_begin_again_without_a_device_that_is_lost(
 
 @pytest.fixture(scope="module")
 def linking() -> Config:
-    """With few words and numbers: their sessions are as long as both."""
+    """With few words and marks: sums are as wide as both."""
     return Config.asked(task="link", aggregate="secure", random_marks=4)
 
 
@@ -146,12 +146,14 @@ def test_links_with_a_participant_that_is_back(
     assert not federation.lines
 
 
-@pytest.mark.parametrize("topic", ["strict/colour", "score"])
+@pytest.mark.parametrize(
+    ("topic", "phase"), [("strict/colour", None), ("masked", ASSOCIATIONS), ("score", None)]
+)
 def test_links_without_a_device_that_is_lost(
-    few_words_parts: PartsFolder, linking: Config, topic: str
+    few_words_parts: PartsFolder, linking: Config, topic: str, phase: int | None
 ) -> None:
     federation = Federation(few_words_parts, linking)
-    killer = Killer(federation, LOST, topic)
+    killer = Killer(federation, LOST, topic, phase)
     federation.run(until=lambda: killer.killed)
     federation.run()
     assert federation.coordinator.ended == ""

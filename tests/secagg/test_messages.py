@@ -215,7 +215,7 @@ def test_a_holder_gives_one_share_of_a_device_and_never_both() -> None:
         with pytest.raises(BothSecrets):
             vault.give_out(row, slot, np.array([which]))
     assert not vault._values[1, 2].any()  # the other share no longer exists
-    vault.forget()  # an attempt that is called off
+    vault.forget()
     assert not vault._values.any()
     with pytest.raises(WrongSender, match="not in the round"):
         vault.give_out(np.array([0]), np.array([0]), np.array([SELF]))
