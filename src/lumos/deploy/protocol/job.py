@@ -242,7 +242,8 @@ def empty_part(manifest: Manifest) -> GraphPart:
 TREES, SETUP, FIRST_EPOCH = range(3)
 """Numbers of phases."""
 MIN_NUMBERS = 64
-"""Numbers for each feature that the widest sum is assumed to have, at least."""
+"""Numbers for each feature that the widest sum is assumed to have, at least: two tokens times 32
+random marks in links."""
 ANSWERS_WITH = "result/"
 """In a snapshot after the last phase: what a device answers with."""
 
@@ -346,8 +347,7 @@ class TrainingJob:
     @property
     def unread(self) -> int:
         """Bytes of one sender that may wait to be read: more than two of the widest messages."""
-        embedding = int(self._config.flat().get("embedding") or 0)
-        numbers = max(MIN_NUMBERS, embedding, self._problem.classes)
+        numbers = max(MIN_NUMBERS, self._problem.classes)
         return MIN_UNREAD + 4 * 8 * numbers * self._manifest.graph.feature_count
 
     @property
