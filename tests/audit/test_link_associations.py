@@ -34,8 +34,10 @@ def test_noise_hides_edges_and_without_it_they_are_found() -> None:
     guessed = {}
     for epsilon in (8.0, 1000.0):
         scene = Scene(town(), {"feature_epsilon": epsilon}, tasks=("link",))
-        distance, guess, trained = link_associations.attack_link_associations(scene)
-        assert set(verdict(distance, guess, trained)) == {NO_BOUND}
+        rows = list(link_associations.attack_link_associations(scene))
+        assert set(verdict(*rows)) == {NO_BOUND}
+        distance, guess, degree, _ = rows
+        assert degree.value > 0
         guessed[epsilon] = guess.value
         assert 0 < distance.value < 4 * 1.1 * (20 if epsilon > 8 else 1)
     assert guessed[8.0] < 0.75

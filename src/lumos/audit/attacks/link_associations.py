@@ -9,6 +9,7 @@ rows are measurements.
   is exact. μ is the distance of the two sums, by the noise that is left when the tolerated
   colluders are subtracted and the tolerated devices are absent. What the messages tell is not in
   it: they are the same in both worlds.
+- The same about *all edges* of a device: those that it has, or none.
 - *Knows words and messages of both ends*: everybody's model, and what two devices released. Is
   their pair an edge that trained, or one that was held out? Held-out edges are like those that
   trained but for this sum and the messages, so what people with an edge have in common cancels.
@@ -41,6 +42,8 @@ from lumos.typing import Doubles, Flags, Ints
 
 PAIRS = 20_000
 """Pairs that are asked about, at most."""
+DEVICES = 1500
+"""Devices whose degrees are asked about, at most."""
 
 
 @attack("link-associations", "edges from the sum of associations of links", "strict", "link")
@@ -75,6 +78,17 @@ def attack_link_associations(scene: Scene) -> Iterator[AuditRow]:
         chance=(0.5, "a random bit"),
         knows_mechanism=True,
         note=f"by all noise it should be {expected:.3f}",
+    )
+    scene.say("degrees, by someone who knows all else")
+    devices = np.random.default_rng(8).permutation(np.flatnonzero(recorded.graph.degrees))[:DEVICES]
+    far = known.degree_distances(devices) / left
+    yield finding(
+        adversary,
+        "all edges of a device or none, by associations: largest distance",
+        "μ",
+        Exactly(float(far.max()), len(devices)),
+        knows_mechanism=True,
+        note=f"mean {float(far.mean()):.3f}",
     )
     scene.say("edges that trained, among those that were held out")
     yield from membership_rows(recorded, known)
@@ -144,6 +158,34 @@ class AssociationSum(NamedTuple):
         )
         return np.sqrt(square), along + np.where(there, 0.5, -0.5) * square
 
+    def degree_distances(self, devices: Ints) -> Doubles:
+        """Return [devices] distances of the sum to that of a graph without edges of one device.
+
+        Messages are the same in both, and so is what each device takes for its own mark.
+        """
+        everyone = np.arange(self.graph.devices)
+        nobody = np.zeros(len(everyone), np.bool_)
+        marks = Received.of(self)
+        memory = marks.memories(self, everyone, everyone, nobody, with_edge=False)
+        size = self.usual.shape[1]
+        told = np.zeros_like(memory)
+        for number, usual in enumerate(self.usual):
+            sent = np.eye(size)[np.maximum(self.sent[:, number], 0)]
+            told = FADE * told + sent - usual
+        sketch, distances = unit(memory), np.empty(len(devices))
+        for place, device in enumerate(devices):
+            peers = self.graph.neighbours[
+                self.graph.offsets[device] : self.graph.offsets[device + 1]
+            ]
+            moved = np.vstack(
+                [memory[device] - told[peers].sum(axis=0), memory[peers] - told[device]]
+            )
+            ends = np.concatenate([[device], peers])
+            moved = sketch[ends] - unit(moved)
+            inner = (self.rows[ends] @ self.rows[ends].T).toarray()
+            distances[place] = np.sqrt(max(0.0, float((inner * (moved @ moved.T)).sum())))
+        return distances
+
     def exact(self) -> Doubles:
         """Return [tokens, marks] the sum without noise, but for rounding.
 
@@ -187,10 +229,17 @@ class Received(NamedTuple):
     ) -> Doubles:
         """Return [pairs, marks] sketches of the first ends, with the edge of the pair or without.
 
-        Ties between marks are broken by their order: frequencies are noisy, so there are none.
-
         Args:
             there: [pairs] whether the pair is an edge of the graph.
+        """
+        return unit(self.memories(known, one, other, there, with_edge=with_edge))
+
+    def memories(
+        self, known: AssociationSum, one: Ints, other: Ints, there: Flags, *, with_edge: bool
+    ) -> Doubles:
+        """Return the same before it is scaled to norm 1.
+
+        Ties between marks are broken by their order: frequencies are noisy, so there are none.
         """
         size, cases = known.usual.shape[1], np.arange(len(one))
         change = float(with_edge) - there
@@ -206,7 +255,7 @@ class Received(NamedTuple):
                 counts[cases, own] += 1
             memory = FADE * memory + marks - marks.sum(axis=1, keepdims=True) * usual
             own = (used - used.sum(axis=1, keepdims=True) * usual).argmax(axis=1)
-        return unit(memory)
+        return memory
 
 
 # Edges that trained, among edges that were held out.
