@@ -90,6 +90,29 @@ def test_no_attempt_begins_with_fewer_than_have_to_be_left(
     assert (federation.device(LOST).attempt, federation.device(LOST).out) == (0, set())
 
 
+def test_a_device_counts_the_calibrations_of_all_attempts(
+    few_words_parts: PartsFolder, linking: Config
+) -> None:
+    """Both ends learn buckets in an attempt that is given up. Without an account nobody else counts
+    them, so the device would give more answers than the table of guarantees says."""
+    federation = Federation(few_words_parts, linking)
+    killer = Killer(federation, LOST, "score", SESSIONS)
+    scored: dict[int, set[tuple[int, int]]] = {}
+
+    def watch(now: float, sender: int, receiver: int, frames: list[Any]) -> None:
+        killer(now, sender, receiver, frames)
+        for frame in frames:
+            if isinstance(frame, Data) and frame.topic == "score" and frame.count:
+                scored.setdefault(sender, set()).add((frame.key.attempt, receiver))
+
+    federation.watch = watch
+    federation.run()
+    assert killer.killed
+    for device in set(range(12)) - {LOST}:
+        budget = federation.device(device).job.result.budget  # type: ignore[union-attr]
+        assert len(scored.get(device, ())) <= budget.calibrated[0] <= 4
+
+
 @pytest.mark.parametrize("attempt", [1, 1 << 40])
 def test_a_phase_with_one_attempt_has_no_other(
     twelve: PartsFolder, short: Config, attempt: int

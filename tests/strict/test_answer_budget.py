@@ -145,9 +145,20 @@ def test_too_much_calibration_is_taken_from_both_halves() -> None:
     budget = AnswerBudget.unused(6)
     budget.calibrated[:] = [0, 2, 3, 4, 6, 40]
     asking, answering = budget.left(strict)
-    assert_array_equal(asking, [7, 7, 6, 6, 5, 0])
-    assert_array_equal(answering, [7, 7, 7, 6, 5, 0])
+    assert_array_equal(asking, [7, 7, 6, 5, 4, 0])
+    assert_array_equal(answering, [7, 7, 6, 6, 4, 0])
     assert (asking + answering + np.maximum(budget.calibrated, 2) <= 16)[:5].all()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3])
+def test_too_much_calibration_reveals_no_more_bits(bits: int) -> None:
+    """A query of calibration reveals three bits, whatever others reveal."""
+    strict = StrictSettings(score_queries=16, query_bits=bits)
+    budget = AnswerBudget.unused(7)
+    budget.calibrated[:] = np.arange(7)
+    left = np.sum(budget.left(strict), axis=0)
+    assert (3 * np.maximum(budget.calibrated, 2) + bits * left <= 6 + 14 * bits).all()
+    assert (left[3:] + 1 > (6 + 14 * bits - 3 * budget.calibrated[3:]) // bits).all()
 
 
 def test_randomness_of_new_questions_are_new() -> None:

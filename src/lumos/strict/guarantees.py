@@ -42,7 +42,7 @@ from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
 from lumos.strict.link.levels import ALONE, Reading
 from lumos.strict.link.stages import ASSOCIATIONS, LinkSchedule
-from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
+from lumos.strict.settings import CALIBRATION_BITS, CALIBRATION_QUERIES, StrictSettings
 from lumos.strict.stages import Schedule
 from lumos.training.guarantees import (
     ABOUT,
@@ -362,7 +362,7 @@ def _by_sums(schedule: LinkSchedule, spent: Disclosed, question: str) -> str:
 def _answers(schedule: LinkSchedule) -> str:
     """Return the bound on what score queries reveal about features to all askers together."""
     strict = schedule.strict
-    calibration = CALIBRATION_QUERIES * 3
+    calibration = CALIBRATION_QUERIES * CALIBRATION_BITS
     if math.isfinite(strict.query_epsilon):
         each = f"ε = {up(strict.query_epsilon)} for each score query"
         if strict.score_queries:

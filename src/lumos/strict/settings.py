@@ -26,6 +26,8 @@ LINK_PROPAGATED = 3
 """Propagated labels that devices send in `link`."""
 CALIBRATION_QUERIES = 2
 """Score queries of a device in training: one held-back edge, and one non-neighbour."""
+CALIBRATION_BITS = 3
+"""Bits that both ends learn in each of them."""
 
 Protection = Literal["noise", "none"]
 Signs = Literal["auto", "nonnegative", "signed"]

@@ -62,6 +62,7 @@ ATTACKS: Registry[Attack] = Registry(
         "answers": "lumos.audit.attacks.link_queries:attack_link_askers",
         "link-neighbours": "lumos.audit.attacks.link_training:attack_link_neighbours",
         "link-sums": "lumos.audit.attacks.link_training:attack_link_sums",
+        "link-associations": "lumos.audit.attacks.link_associations:attack_link_associations",
         "leaf-features": "lumos.audit.attacks.paper:attack_leaf_features",
         "gradient-labels": "lumos.audit.attacks.paper:attack_gradient_labels",
         "embedding-neighbours": "lumos.audit.attacks.paper:attack_embedding_neighbours",

@@ -38,7 +38,7 @@ from lumos.ldp.account import ANSWERED, ASKED, QUERIES, PrivacyAccount
 from lumos.ldp.mechanisms import COIN, RandomizedResponse
 from lumos.storage import locked, read_arrays, write_arrays
 from lumos.strict.messages import CONSENT, QUESTION
-from lumos.strict.settings import CALIBRATION_QUERIES, StrictSettings
+from lumos.strict.settings import CALIBRATION_BITS, CALIBRATION_QUERIES, StrictSettings
 from lumos.twoparty.score import UNANSWERED, LevelSpec, Scorer
 from lumos.twoparty.workers import ComparedPairs
 from lumos.typing import Arrays, Doubles, Flags, Ints, Small
@@ -115,13 +115,15 @@ class AnswerBudget:
         """Return [devices] the queries that each may still ask, and those it may still answer.
 
         Calibration beyond its reserve is taken from both halves, or from one if the other is used
-        up. Both together never exceed the rest of the whole budget.
+        up, bit by bit: a query of calibration reveals `CALIBRATION_BITS`, others `query_bits`. Both
+        together never exceed the rest of the whole budget.
         """
         asking, answering = halves(strict.score_queries)
         if not strict.score_queries:
             return np.full_like(self.asked, asking), np.full_like(self.answered, answering)
-        over = np.maximum(self.calibrated - CALIBRATION_QUERIES, 0)
-        whole = np.maximum(strict.score_queries - self.given(), 0)
+        beyond = np.maximum(self.calibrated - CALIBRATION_QUERIES, 0)
+        over = -(-beyond * CALIBRATION_BITS // strict.query_bits)
+        whole = np.maximum(strict.score_queries - self.given() + beyond - over, 0)
         may_ask = np.clip(asking - (over + 1) // 2 - self.asked, 0, whole)
         may_answer = np.clip(answering - over // 2 - self.answered, 0, whole - may_ask)
         return may_ask, may_answer

@@ -140,6 +140,8 @@ class StrictLinker(StrictTrainer):
         self._compared = combined(self.encoder.embeddings(), self.sketch.vectors(), len(tested))
         vectors = {way: integers(self._compared[way]) for way in tested}
         self._budget = AnswerBudget.unused(len(self.shard))
+        # Earlier attempts have revealed buckets too, however few.
+        self._budget.calibrated += CALIBRATION_QUERIES * self._attempt
         self.histograms = yield from self._histograms(vectors, self._budget)
 
     def _histograms(self, vectors: dict[str, Small], budget: AnswerBudget) -> Program[Doubles]:
