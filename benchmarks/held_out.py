@@ -2,7 +2,7 @@
 
     python -m benchmarks.held_out now                             # the present version, and others
     python -m benchmarks.held_out now --again                     # stored graphs that now differ
-    python -m benchmarks.held_out links                           # links alone
+    python -m benchmarks.held_out links                           # links alone; or with --again
     PYTHONPATH=OLD/src:. python -m benchmarks.held_out before     # OLD: a checkout of ece93186
     python -m benchmarks.held_out now --number 0                  # another battery; nothing is kept
     python -m benchmarks.held_out local --number 201              # few labels; nothing is kept
@@ -413,7 +413,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=NUMBER, help="of the battery")
     parser.add_argument("--graphs", type=int, default=GRAPHS, help="only the first ones")
     parser.add_argument(
-        "--again", action="store_true", help="classification on stored graphs, where scores differ"
+        "--again", action="store_true", help="stored graphs: links, or what now differs of the rest"
     )
     options = parser.parse_args()
     version, number = options.version, options.number
@@ -445,6 +445,10 @@ def main() -> None:
             if (as_now in done) != options.again:
                 continue  # an interrupted command continues
             graph = drawn.graph()
+            if options.again and version == "links":
+                links.update(link_cell(drawn, graph, as_now))
+                print(one, drawn.edges, drawn.features, drawn.size, links["now"], flush=True)
+                continue
             if options.again:
                 for split in drawn.splits:
                     stored = here["scores"][split]
