@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reproduce.claims import NONE
+
 Cells = dict[str, Any]
 """Scores of all variants on one graph and split."""
 MORE = "no further propagated label where labels are few"
@@ -140,12 +142,16 @@ def choice_rows(found: Cells) -> list[list[str]]:
 
 FAMILY_HEADINGS = [
     "edges", "graphs", "half train: strict", "local", "control", "strict less local",
-    "few train: strict", "local", "control", "strict less local",
+    "less the earlier version", "few train: strict", "local", "control", "strict less local",
+    "less the earlier version",
 ]  # fmt: skip
 
 
 def family_rows(found: Cells) -> list[list[str]]:
-    """Return scores by family of edges, and the paired difference to the local model."""
+    """Return scores by family of edges, and paired differences.
+
+    They are those to the local model, and to the version before one end used an edge.
+    """
     graphs = [graph for graph in found["graphs"].values() if "half" in graph["scores"]]
     rows = []
     for family in dict.fromkeys(graph["edges"] for graph in graphs):
@@ -157,11 +163,23 @@ def family_rows(found: Cells) -> list[list[str]]:
                 for one in members
             ]
             row += [f"{score:.1f}" for score in np.mean(scores, axis=0)]
-            apart = np.array(scores)[:, 0] - np.array(scores)[:, 1]
-            error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else 0.0
-            row.append(f"{apart.mean():+.1f} ± {error:.1f}")
+            local = [(one[split]["now"], one[split]["now"]["local"]) for one in members]
+            before = [
+                (one[split]["now"], one[split]["before"]["strict"])
+                for one in members
+                if "before" in one[split]
+            ]
+            row += [_apart([now["strict"] - other for now, other in of]) for of in (local, before)]
         rows.append(row)
     return rows
+
+
+def _apart(gains: list[float]) -> str:
+    """Return a mean difference with its standard error."""
+    if not gains:
+        return NONE
+    error = np.std(gains, ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+    return f"{np.mean(gains):+.1f} ± {error:.1f}"
 
 
 def below_local(found: Cells) -> list[tuple[float, float, Cells, str]]:
