@@ -96,6 +96,9 @@ def test_few_validation_devices() -> None:
     (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
     assert sentence.endswith("a standard error of 12 points")
+    digits = schedule_of(**PLENTY, classes=30, mechanism="digits")
+    (sentence,) = warnings(digits, found(error=2 * WIDE))
+    assert sentence.startswith("a label of 30 classes is sent as one of its digits: model select")
     # A model selection of so few has such an error.
     selection = Selection.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
     assert selection.accuracy[1] > WIDE

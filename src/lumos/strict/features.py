@@ -346,7 +346,7 @@ def significant_count(error: float) -> float:
     Args:
         error: standard deviation of the noise of one count.
     """
-    return max(0.5, CLEAR * error * WINDOW**0.5)
+    return max(0.5, CLEAR * error * math.sqrt(WINDOW))
 
 
 class FeatureForm(TypedDict):

@@ -709,9 +709,12 @@ def _about_numbers(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
             f"`label_epsilon={schedule.strict.label_epsilon:g}`"
         )
     if error > WIDE:
+        reason = f"{schedule.validation:,} validation devices are few"
+        if schedule.label_form.places > 1:
+            reason = f"a label of {schedule.classes} classes is sent as one of its digits"
         yield (
-            f"{schedule.validation:,} validation devices are few: model selection measures "
-            f"accuracy with a standard error of {100 * error:.0f} points"
+            f"{reason}: model selection measures accuracy with a standard error of "
+            f"{100 * error:.0f} points"
         )
 
 
@@ -722,9 +725,7 @@ def _about_neighbours(schedule: ClassifySchedule, selection: Selection) -> Itera
     points = 100 / max(1, schedule.validation) / schedule.strength
     measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in model selection"
     if net < -MISLED * error:
-        yield (
-            f"neighbours mislead here ({measured}), so the run predicts by own features alone"
-        )
+        yield (f"neighbours mislead here ({measured}), so the run predicts by own features alone")
     else:
         yield (
             f"what neighbours add cannot be told from noise ({measured}), so the run predicts by "

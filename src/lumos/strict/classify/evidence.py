@@ -367,12 +367,21 @@ def _luck(net: float, error: float) -> float:
 
 
 def _accuracy(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
-    """Return accuracy and its standard error, from the number of validation devices that agree."""
+    """Return accuracy and its standard error, from the number of validation devices that agree.
+
+    Sums do not show how often all digits of a class are right together. The accuracy is that of
+    digits that are right independently of one another. Its error includes half of the distance to
+    that of wrong classes whose digits are right by chance.
+    """
     form = schedule.label_form
     digit, error = _unmixed(agreed, spread, schedule.validation, schedule)
-    if form.places > 1:  # right by chance at least
-        digit = min(1.0, max(1 / form.base, digit))
-    return digit**form.places, form.places * digit ** (form.places - 1) * error
+    if form.places == 1:
+        return digit, error
+    chance = 1 / form.base
+    digit = min(1.0, max(chance, digit))
+    accuracy, otherwise = digit**form.places, (digit - chance) / (1 - chance)
+    slope = form.places * digit ** (form.places - 1)
+    return accuracy, math.hypot(slope * error, (otherwise - accuracy) / 2)
 
 
 def _unmixed(
