@@ -1,7 +1,6 @@
 """The choice of the constants for few labels, on generated graphs alone.
 
     python benchmarks/few_labels.py [NOISE_SIGMAS …]    # every constant, or these, one at a time
-    python benchmarks/few_labels.py --estimates         # bias of the estimated accuracy
     python benchmarks/few_labels.py --first 1000        # the same on other graphs
 
 A generated graph has a drawn number of devices and classes, degree, vocabulary and share of telling
@@ -13,7 +12,6 @@ Graphs of docs/strict-results.md have no part in it.
 import argparse
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -83,28 +81,14 @@ def generated(
     )
 
 
-def scores(
-    graphs: list[lumos.Graph],
-    of: Callable[[lumos.Run], float],
-    shares: tuple[float, ...] = SHARES,
-    **given: Any,
-) -> np.ndarray:
-    """Return [graphs, shares] a number of each run."""
+def scores(graphs: list[lumos.Graph]) -> np.ndarray:
+    """Return [graphs, shares] the test accuracy of each run, in %."""
     rows = []
     for seed, graph in enumerate(graphs):
-        splits = [(one, min(one, 0.25), 1 - one - min(one, 0.25)) for one in shares]
-        runs = (lumos.train(graph, split=s, seed=seed, floor=False, **given) for s in splits)
-        rows.append([of(run) for run in runs])
+        splits = [(one, min(one, 0.25), 1 - one - min(one, 0.25)) for one in SHARES]
+        runs = (lumos.train(graph, split=split, seed=seed, floor=False) for split in splits)
+        rows.append([float(run.metrics["test_accuracy"]) for run in runs])
     return 100 * np.array(rows)
-
-
-def accuracy(run: lumos.Run) -> float:
-    return float(run.metrics["test_accuracy"])
-
-
-def excess(run: lumos.Run) -> float:
-    """Return the estimated accuracy less the test accuracy."""
-    return float(run.model.estimates["selected_accuracy"]) - accuracy(run)
 
 
 def told(differences: np.ndarray) -> tuple[float, float]:
@@ -115,7 +99,7 @@ def told(differences: np.ndarray) -> tuple[float, float]:
 
 def choose(graphs: list[lumos.Graph], names: list[str]) -> None:
     """Print constants (some, or all), the differences of their values, and the choice."""
-    present = scores(graphs, accuracy)
+    present = scores(graphs)
     print(f"present constants: {present.mean():.2f} %, by share {present.mean(axis=0).round(1)}")
     for (module, name), values in CONSTANTS.items():
         if names and name not in names:
@@ -126,33 +110,16 @@ def choose(graphs: list[lumos.Graph], names: list[str]) -> None:
             if value == now:
                 continue
             with patch.object(module, name, value):
-                mean, error = told(scores(graphs, accuracy) - present)
+                mean, error = told(scores(graphs) - present)
             shown.append(f"{value}: {mean:+.2f} ± {error:.2f}")
             if mean > max(best, 2 * error):
                 best, choice = mean, value
         print(f"{name}: present {now}; {', '.join(shown)}; choice {choice}", flush=True)
 
 
-def compare_estimates(graphs: list[lumos.Graph]) -> None:
-    """Print the bias of the estimated accuracy with model selection by two ends and by one."""
-    cases = [(epsilon, shares) for epsilon in (2.0, 3.0) for shares in (SHARES, (0.5,))]
-    for epsilon, shares in cases:
-        for ends in (2, 1):
-            with (
-                patch.object(stages.SelectionStage, "ends", ends),
-                patch.object(stages.Temperature, "ends", ends),
-            ):
-                of = scores(graphs, excess, shares, label_epsilon=epsilon)
-            mean, error = told(of)
-            size = float(np.sqrt((of**2).mean()))
-            line = f"{mean:+.2f} ± {error:.2f}, rms {size:.2f}"
-            print(f"ε = {epsilon:g}, shares {shares}, {ends} ends: {line}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="constants; all by default")
-    parser.add_argument("--estimates", action="store_true")
     parser.add_argument("--first", type=int, default=0, help="number of the first graph")
     options = parser.parse_args()
     warnings.simplefilter("ignore", lumos.LumosWarning)
@@ -160,10 +127,7 @@ def main() -> None:
     graphs = [generated(first + number) for number in range(GRAPHS)]
     graphs += [generated(first + 100 + number, (15_000, 30_000)) for number in range(LARGE)]
     graphs += [generated(first + number, (1_000, 5_000), untold=True) for number in range(UNTOLD)]
-    if options.estimates:
-        compare_estimates(graphs)
-    else:
-        choose(graphs, options.names)
+    choose(graphs, options.names)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Warnings: each appears where its number says so, and on a graph that is made to trigger it."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,9 @@ def test_few_validation_devices() -> None:
     (sentence,) = warnings(schedule, found(error=2 * WIDE))
     assert sentence.startswith("20 validation devices are few")
     assert sentence.endswith("a standard error of 12 points")
+    digits = schedule_of(**PLENTY, classes=30, mechanism="digits")
+    (sentence,) = warnings(digits, found(error=2 * WIDE))
+    assert sentence.startswith("a label of 30 classes is sent as one of its digits: model select")
     # A model selection of so few has such an error.
     selection = Selection.of(np.array([schedule.validation / 2, 0.0, 0.0]), schedule)
     assert selection.accuracy[1] > WIDE
@@ -239,7 +243,7 @@ def test_advice_on_scales_helps(kind: str) -> None:
     graph = communities(kind)
     plain = lumos.train(graph, scaling="none")
     (advice,) = [text for text in plain.warnings if "would help" in text]
-    assert "public bounds (`feature_bounds`) or `scaling='standard'`" in advice
+    assert "public bounds (`feature_bounds`) would help, and `scaling='standard'` if" in advice
     rows: Any = graph.features
     low, high = rows.min(axis=0), rows.max(axis=0)
     bounded = replace(graph, features=((rows - low) / (high - low)).astype(np.float32))
@@ -252,9 +256,26 @@ def test_advice_on_sparse_features_can_be_followed() -> None:
     graph = communities("one column in the thousands")
     sparse = replace(graph, features=csr_array(np.asarray(graph.features)))
     plain = lumos.train(sparse, scaling="none")
-    assert any("or `scaling='size'` would help" in text for text in plain.warnings)
+    assert any("and `scaling='size'` if most features" in text for text in plain.warnings)
     followed = lumos.train(sparse, scaling="size")
     assert present(followed.own)["test_accuracy"] > present(plain.own)["test_accuracy"] + 0.1
+
+
+def test_scaling_is_not_advised_where_it_cannot_help() -> None:
+    """Of an offset that must keep its zeros, and where noise would hide the scales."""
+    offset = communities("offset")
+    sparse = replace(offset, features=csr_array(np.asarray(offset.features)))
+    assert "nearly alike" in (text := said(sparse, scaling="none"))
+    assert "`feature_bounds`" in text
+    assert "`scaling=" not in text
+    for devices in (200, 600):
+        text = said(communities("years", devices), scaling="none")
+        needed = re.search(r"not 0 in (\d+) or more", text)
+        followed = said(communities("years", devices), scaling="standard")
+        assert ("`feature_bounds`" in followed) == (needed is None) == (devices == 200)
+        assert "`feature_bounds`" in text
+        if needed is not None:
+            assert int(needed[1]) <= devices // 2
 
 
 def test_too_few_epochs() -> None:

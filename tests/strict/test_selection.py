@@ -13,6 +13,7 @@ from tests.narrow import present
 from tests.strict.classifying import DIGITS, labels_of, schedule_of
 
 import lumos
+from lumos.strict.classify import evidence
 from lumos.strict.classify.evidence import Selection, selection_vectors
 from lumos.strict.classify.stages import SELECTION, ClassifySchedule
 
@@ -114,10 +115,15 @@ def randomized(schedule: ClassifySchedule, classes: np.ndarray, seed: int) -> np
 def predictions(
     schedule: ClassifySchedule, classes: np.ndarray, right: float, seed: int
 ) -> np.ndarray:
-    """Logits of predictions of which so many are right; wrong ones are any other class."""
-    rng = randomness(seed)
-    wrong = (classes + rng.integers(1, schedule.classes, len(classes))) % schedule.classes
-    chosen = np.where(rng.random(len(classes)) < right, classes, wrong)
+    """Logits of predictions of which so many are right, each digit independently of the other;
+    wrong digits are any other digit."""
+    rng, form = randomness(seed), schedule.label_form
+    chosen = np.zeros_like(classes)
+    for place in range(form.places):
+        digits = classes // form.base**place % form.base
+        wrong = (digits + rng.integers(1, form.base, len(classes))) % form.base
+        agrees = rng.random(len(classes)) < right ** (1 / form.places)
+        chosen += np.where(agrees, digits, wrong) * form.base**place
     return np.eye(schedule.classes)[chosen]
 
 
@@ -138,7 +144,7 @@ def test_krr_is_unmixed_exactly(settings: dict[str, Any], accuracy: float) -> No
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"label_epsilon": 1.0}, {"protect": "none"}, DIGITS],
+    [{}, {"label_epsilon": 1.0}, {"protect": "none"}, {"classes": 36, "mechanism": "digits"}],
 )
 def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any]) -> None:
     """Many runs with devices of their own: mean and spread of the estimates."""
@@ -161,34 +167,72 @@ def test_estimates_are_unbiased_and_their_errors_right(settings: dict[str, Any])
         if selection.choice:
             chosen.append(selection.accuracy[0])
     wide, narrow = np.mean(errors, axis=0)
+    wide, narrow = (
+        math.sqrt(error**2 - doubt(schedule, right) ** 2)
+        for error, right in ((wide, 0.5), (narrow, 0.9))
+    )
     assert np.std(own) == pytest.approx(wide, rel=0.15)
-    assert np.mean(own) == pytest.approx(0.5, abs=4 * wide / math.sqrt(runs) + bias(schedule, 0.5))
+    assert np.mean(own) == pytest.approx(0.5, abs=4 * wide / math.sqrt(runs))
     if len(chosen) == runs:
         assert np.std(chosen) == pytest.approx(narrow, rel=0.15)
-        assert np.mean(chosen) == pytest.approx(
-            0.9, abs=4 * narrow / math.sqrt(runs) + bias(schedule, 0.9)
-        )
+        assert np.mean(chosen) == pytest.approx(0.9, abs=4 * narrow / math.sqrt(runs))
     else:
         assert schedule.strength < 0.5  # only weak labels leave the better one unseen
 
 
-def bias(schedule: ClassifySchedule, accuracy: float) -> float:
-    """Of digits: wrong classes have the right digit not quite as often as by chance."""
+def doubt(schedule: ClassifySchedule, accuracy: float) -> float:
+    """Half of the distance to the accuracy if wrong classes had right digits by chance."""
     form = schedule.label_form
     if form.places == 1:
         return 0.0
-    classes = np.arange(form.size)
-    shared = 0.0
-    for place in range(form.places):
-        digits = classes // form.base**place % form.base
-        same = np.equal(digits[:, None], digits).mean() * form.size - 1
-        shared += same / (form.size - 1) / form.places
-    by_chance = 1 / form.base
-    return abs((1 - accuracy) * (shared - by_chance) / (1 - by_chance))
+    chance, digit = 1 / form.base, accuracy ** (1 / form.places)
+    return ((digit - chance) / (1 - chance) - accuracy) / 2
 
 
-def test_digits_agree_by_chance_about_as_often_as_assumed() -> None:
-    assert bias(schedule_of(**DIGITS), 0.5) < 0.04
+@pytest.mark.parametrize("share", [1 / 6, 0.3, 0.6, 0.9, 1.0])
+def test_digits_are_assumed_to_be_right_independently(share: float) -> None:
+    """From chance, where one of 36 classes is right, to certainty. Confined to it under noise."""
+    schedule = schedule_of(protect="none", validation=600, classes=36, mechanism="digits")
+    form, epsilon = schedule.label_form, schedule.strict.label_epsilon
+    other, strength = form.other(epsilon) / 2**32, form.strength(epsilon)
+    total = total_of(600 * (other + strength * share), 0, 0)
+    accuracy, error = Selection.of(total, schedule).own
+    assert accuracy == pytest.approx(share**2)
+    more = Selection.of(total * 1.0001, schedule).own[0] - accuracy
+    slope = more / (total[0] * 0.0001 / 600)
+    agreed = total[0] / 600
+    if share < 1:
+        sampled = slope * math.sqrt(agreed * (1 - agreed) / 600)
+        assert error == pytest.approx(math.hypot(sampled, doubt(schedule, share**2)), rel=1e-2)
+    assert Selection.of(total_of(0, 0, 0), schedule).own[0] == pytest.approx(1 / 36)
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("corrected", [True, False])
+def test_a_candidate_that_won_by_luck_is_not_estimated_too_high(
+    gain: float, corrected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Estimate less truth of the choice, over many sums of runs whose true gain is known."""
+    if not corrected:
+        monkeypatch.setattr(evidence, "_luck", lambda net, error: 0.0)
+    schedule = schedule_of(validation=200)
+    rng, spread = randomness(6), present(schedule[SELECTION].noise()).total
+    moved, runs, found = 40.0, 4000, []
+    error = math.sqrt(moved + 2 * spread**2)
+    right = np.array([0.0, gain * error])  # of the local classifier and the other, less 100
+    for _ in range(runs):
+        net = rng.normal(gain * error, math.sqrt(moved))  # of other devices
+        total = total_of(100, (moved + net) / 2, (moved - net) / 2) + rng.normal(0, spread, 3)
+        selection = Selection.of(total, schedule)
+        truth = Selection.of(total_of(100 + right[selection.choice], 0, 0), schedule).own[0]
+        found.append(selection.accuracy[0] - truth)
+    scale = error / 200 / schedule.strength  # of one standard error of the gain
+    bias, chance = np.mean(found) / scale, 4 * np.std(found) / math.sqrt(runs) / scale
+    luck = math.exp(-(gain**2) / 2) / math.sqrt(2 * math.pi)  # E[max(N, 0)] - ν P(N > 0), in σ
+    if corrected:
+        assert abs(bias) < 0.2 + chance
+    else:
+        assert bias == pytest.approx(luck, abs=float(chance))
 
 
 def test_results_name_the_estimates() -> None:

@@ -140,8 +140,8 @@ Scaling = Literal["auto", "none", "size", "standard"]
 MIN_POWER, POWERS = -24, 64
 """Octaves of the histogram, from 2^-24 to 2^40; smaller numbers count as zero."""
 BUCKETS = 1 + POWERS
-WINDOW = 3
-"""Octaves that bound a feature: from σ/4 to 2σ, which hold 76 % of a normal distribution."""
+WINDOW, WINDOW_SHARE = 3, 0.76
+"""Octaves that bound a feature, from σ/4 to 2σ, and the share of a normal distribution in them."""
 CLEAR = 3.5
 """Standard deviations of noise above which a window of a histogram is significant."""
 MAX_SIZES = 3.0
@@ -337,7 +337,16 @@ def _bounds(histogram: Doubles, error: float) -> tuple[Doubles, Flags]:
     best = windows.argmax(axis=1)
     most = np.take_along_axis(windows, best[:, None], axis=1)[:, 0]
     upper: Doubles = 2.0 ** (MIN_POWER + 1.0 + best)
-    return upper, most > np.maximum(0.5, CLEAR * error * WINDOW**0.5)
+    return upper, most > significant_count(error)
+
+
+def significant_count(error: float) -> float:
+    """Return the number of devices in a window above which it is significant.
+
+    Args:
+        error: standard deviation of the noise of one count.
+    """
+    return max(0.5, CLEAR * error * math.sqrt(WINDOW))
 
 
 class FeatureForm(TypedDict):

@@ -33,6 +33,7 @@ print them too.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lumos.ldp.account import EDGE, FEATURES, LABEL, NORM, QUESTIONS, RECORD
@@ -40,6 +41,7 @@ from lumos.secagg.noise import epsilon_for
 from lumos.strict.accounting import AccountView, Disclosed
 from lumos.strict.classify.evidence import Selection
 from lumos.strict.classify.stages import ENCODER, ClassifySchedule
+from lumos.strict.features import SIZES, WINDOW_SHARE, Scaling, significant_count
 from lumos.strict.link.levels import ALONE, Reading
 from lumos.strict.link.stages import ASSOCIATIONS, LinkSchedule
 from lumos.strict.settings import CALIBRATION_BITS, CALIBRATION_QUERIES, StrictSettings
@@ -647,11 +649,9 @@ def classify_warnings(schedule: ClassifySchedule, found: Found) -> list[str]:
 
 
 def _about_features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
-    remedy = "public bounds (`feature_bounds`) would help"
-    if not schedule.first_stages:
-        keeps_zeros = found.sparse or schedule.strict.signs == "nonnegative"
-        scaling = "size" if keeps_zeros else "standard"
-        remedy = f"public bounds (`feature_bounds`) or `scaling='{scaling}'` would help"
+    keeps_zeros = found.sparse or schedule.strict.signs == "nonnegative"
+    bounds = "public bounds (`feature_bounds`) would help"
+    remedy = bounds + _or_scaling(schedule, found, "size" if keeps_zeros else "standard")
     if not found.scaled and schedule.first_stages and schedule.noisy:
         yield (
             f"features were not brought to one scale: {schedule.training:,} training devices are "
@@ -666,13 +666,27 @@ def _about_features(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
     elif found.alike > ALIKE and found.features > 1:
         yield (
             "features of all devices are nearly alike, because of an offset or a few large "
-            f"features, so differences hardly count; {remedy}"
+            f"features, so differences hardly count; {bounds if keeps_zeros else remedy}"
         )
     elif not schedule.bounded and not schedule.first_stages:
         yield (
             "features go beyond -1 and 1 and were used as they are; where their scales differ, "
             f"{remedy}"
         )
+
+
+def _or_scaling(schedule: ClassifySchedule, found: Found, kind: Scaling) -> str:
+    """Return when a kind of scaling would help too; nothing where noise would hide the scales."""
+    if schedule.first_stages:
+        return ""
+    noise = replace(schedule, scaling=kind)[SIZES].spread()
+    needed = significant_count(noise * math.sqrt(found.features)) / WINDOW_SHARE
+    if needed > schedule.training:
+        return ""
+    return (
+        f", and `scaling='{kind}'` if most features are not 0 in {math.ceil(needed):,} or more "
+        "training devices"
+    )
 
 
 def _about_numbers(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
@@ -695,9 +709,12 @@ def _about_numbers(schedule: ClassifySchedule, found: Found) -> Iterator[str]:
             f"`label_epsilon={schedule.strict.label_epsilon:g}`"
         )
     if error > WIDE:
+        reason = f"{schedule.validation:,} validation devices are few"
+        if schedule.label_form.places > 1:
+            reason = f"a label of {schedule.classes} classes is sent as one of its digits"
         yield (
-            f"{schedule.validation:,} validation devices are few: model selection measures "
-            f"accuracy with a standard error of {100 * error:.0f} points"
+            f"{reason}: model selection measures accuracy with a standard error of "
+            f"{100 * error:.0f} points"
         )
 
 
@@ -708,10 +725,7 @@ def _about_neighbours(schedule: ClassifySchedule, selection: Selection) -> Itera
     points = 100 / max(1, schedule.validation) / schedule.strength
     measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in model selection"
     if net < -MISLED * error:
-        yield (
-            f"neighbours mislead here ({measured}), so the run predicts by own features alone: "
-            "edges seem to join devices of different classes"
-        )
+        yield (f"neighbours mislead here ({measured}), so the run predicts by own features alone")
     else:
         yield (
             f"what neighbours add cannot be told from noise ({measured}), so the run predicts by "

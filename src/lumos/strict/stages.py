@@ -507,14 +507,14 @@ class Schedule(ABC):
         noise = Noise.of(mu * (norm / change), 1, norm, self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < MIN_NOISE_STEPS:
             raise UsageError(
-                "`clip` is so small, or `feature_epsilon` so large, that noise would fall between "
-                "the steps of the fixed point; raise `clip` or lower `feature_epsilon`"
+                "noise would fall between the steps of the fixed point; raise `clip` or "
+                "`label_epsilon`, or lower `feature_epsilon`"
             )
         limit = limit_for(self.config.updates, self.devices)
         if norm + NOISE_TAIL_SIGMAS * noise.share > limit:
             raise UsageError(
                 f"noise may exceed the `limit` of masked sums ({limit:g}), and would be refused or "
-                "cut off; raise `limit` or `feature_epsilon`"
+                "cut off; raise `feature_epsilon`"
             )
         return noise
 

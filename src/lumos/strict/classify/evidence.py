@@ -26,8 +26,9 @@ edge little. The candidate that is right most often is chosen. Where noise decid
 matrices of few devices are shrunk, and evidence without information is close to 0.
 
 Agreement with a randomized label is a mixed accuracy: q + r · accuracy. Solved for the accuracy, it
-is an estimate that needs no true label, with a standard error. With labels written as digits, a
-wrong class may have the right digit; this is assumed to happen by chance.
+is an estimate that needs no true label, with a standard error. With labels written as digits it is
+that of a digit; digits are assumed to be right independently of one another. A candidate that is
+chosen for its gain owes a part of it to noise, of which the expected size is subtracted.
 
 **Temperature.** Each validation device adds the probability of its most likely class at a few
 temperatures, a vector that depends on no label. Its mean over all devices is the confidence of the
@@ -41,7 +42,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtr
 
 from lumos.ldp.labels import LabelForm
 from lumos.ldp.mechanisms import COIN
@@ -332,12 +333,12 @@ class Selection(NamedTuple):
         net, moved = gains[best - 1] - losses[best - 1], gains[best - 1] + losses[best - 1]
         error = math.sqrt(max(1.0, moved) + 2 * spread**2)
         choice = best if net > 0 else 0
-        agreed = total[0] + (net if choice else 0.0)
+        agreed = total[0] + (net - _luck(net, error) if choice else 0.0)
         noises = 3 if choice else 1
         return Selection(
             choice,
-            _unmixed(float(agreed), spread * math.sqrt(noises), schedule.validation, schedule),
-            _unmixed(float(total[0]), spread, schedule.validation, schedule),
+            _accuracy(float(agreed), spread * math.sqrt(noises), schedule),
+            _accuracy(float(total[0]), spread, schedule),
             (float(net), error),
         )
 
@@ -356,19 +357,44 @@ class Selection(NamedTuple):
         }
 
 
+def _luck(net: float, error: float) -> float:
+    """Return the mean error of a gain that is chosen if it is above 0, at a true gain of `net`.
+
+    That of a normal number cut off at 0: σ φ(net/σ)/Φ(net/σ).
+    """
+    score = net / error
+    return error * math.exp(-(score**2) / 2) / math.sqrt(2 * math.pi) / float(ndtr(score))
+
+
+def _accuracy(agreed: float, spread: float, schedule: "ClassifySchedule") -> tuple[float, float]:
+    """Return accuracy and its standard error, from the number of validation devices that agree.
+
+    Sums do not show how often all digits of a class are right together. The accuracy is that of
+    digits that are right independently of one another. Its error includes half of the distance to
+    that of wrong classes whose digits are right by chance.
+    """
+    form = schedule.label_form
+    digit, error = _unmixed(agreed, spread, schedule.validation, schedule)
+    if form.places == 1:
+        return digit, error
+    chance = 1 / form.base
+    digit = min(1.0, max(chance, digit))
+    accuracy, otherwise = digit**form.places, (digit - chance) / (1 - chance)
+    slope = form.places * digit ** (form.places - 1)
+    return accuracy, math.hypot(slope * error, (otherwise - accuracy) / 2)
+
+
 def _unmixed(
     agreed: float, spread: float, devices: float, schedule: "ClassifySchedule"
 ) -> tuple[float, float]:
-    """Return accuracy and its standard error, from the number of `devices` that agree."""
+    """Return how often a digit is right and its standard error, from the number of `devices` that
+    agree; of a label in one place, that is the accuracy."""
     form, epsilon = schedule.label_form, schedule.strict.label_epsilon
     devices = max(1.0, devices)
     share = min(1.0, max(0.0, agreed / devices))
     other, strength = form.other(epsilon) / COIN, form.strength(epsilon)
-    by_chance = 0.0 if form.places == 1 else 1 / form.base
-    scale = 1 / strength / (1 - by_chance)
-    accuracy = ((agreed / devices - other) / strength - by_chance) / (1 - by_chance)
-    error = scale * math.sqrt(share * (1 - share) / devices + (spread / devices) ** 2)
-    return accuracy, error
+    error = math.sqrt(share * (1 - share) / devices + (spread / devices) ** 2)
+    return (agreed / devices - other) / strength, error / strength
 
 
 def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float | None:
@@ -387,13 +413,9 @@ def propagated_accuracy(total: Doubles, schedule: "ClassifySchedule") -> float |
     spread = form.places * schedule["agreement"].spread()
     agreed, devices = form.places * float(total[0]), float(total.sum())
     accuracy, error = _unmixed(agreed, spread, devices, schedule)
-    by_chance = 1 / form.base if form.places == 1 else 0.0
-    if not accuracy - by_chance > SHOWN * error:
+    if not accuracy - 1 / form.base > SHOWN * error:
         return None
-    accuracy -= DOUBT * error
-    if form.places > 1:  # of a digit
-        accuracy += (1 - accuracy) / form.base
-    return min(MAX_ACCURACY, max(1 / form.base, accuracy))
+    return min(MAX_ACCURACY, max(1 / form.base, accuracy - DOUBT * error))
 
 
 def confidence_vectors(logits: Doubles, scales: Sequence[float], rows: Ints) -> Doubles:
