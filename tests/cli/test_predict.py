@@ -122,7 +122,7 @@ def test_single_devices(capsys: pytest.CaptureFixture[str], noisy: Ran) -> None:
     assert rows == [everything[41], everything[3]]
     assert "'60' is not the id of any device" in refused(capsys, folder, "--id", "60")
     assert "'me'" in refused(capsys, folder, "--id", "3", "--id", "me")
-    assert "requires an argument" in refused(capsys, folder, "--id")
+    assert "--id needs a value" in refused(capsys, folder, "--id")
 
 
 def test_the_table_for_people(capsys: pytest.CaptureFixture[str], noisy: Ran) -> None:
@@ -555,7 +555,7 @@ def test_no_run_or_half_a_run(
     capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path
 ) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
-        assert "is not the folder of a run" in refused(capsys, folder)
+        assert "not a run folder" in refused(capsys, folder)
     half = tmp_path / "half"
     shutil.copytree(noisy[1], half)
     (half / "result.json").unlink()
@@ -563,7 +563,7 @@ def test_no_run_or_half_a_run(
     shutil.copytree(noisy[1], tmp_path / "broken")
     (tmp_path / "broken" / "model.npz").write_bytes(b"nonsense")
     assert "model.npz: is damaged" in refused(capsys, tmp_path / "broken")
-    assert "requires an argument" in refused(capsys)
+    assert "RUN is missing" in refused(capsys)
 
 
 def test_wrong_options(capsys: pytest.CaptureFixture[str], noisy: Ran, tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def test_another_file_and_json(
 def test_what_is_no_run(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     for place in (tmp_path / "nowhere", tmp_path, folder / "run.json"):
         message = refused(capsys, place)
-        assert f"{place}: is not the folder of a run; train with --out to make one" in message
-    assert "requires an argument" in refused(capsys, folder, "--out")
+        assert f"{place}: not a run folder; train with --out to make one" in message
+    assert "--out needs a value" in refused(capsys, folder, "--out")
     assert refused(capsys)
 
 

@@ -367,7 +367,7 @@ def test_interrupted_without_a_folder(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "requires an argument"),
+        ([], "GRAPH is missing"),
         (["demo:60", "demo:60"], "demo:60"),
         (["demo:60", "--flavour", "x"], "Unknown option"),
         (["demo:60", "--task", "both"], "Choose from"),
@@ -385,7 +385,7 @@ def test_interrupted_without_a_folder(
         ([*ALONE, "--backbone", "nothing"], "backbone 'nothing' does not exist"),
         ([*ALONE, "--resume"], "--resume needs --out"),
         ([*ALONE, "--resume", "--out", "nowhere"], "there is no run to resume"),
-        (["nowhere.npz"], "neither a file or folder nor a known graph"),
+        (["nowhere.npz"], "no file, no folder and no known graph"),
         (["facebook", "--data-dir", "nowhere"], "lumos data fetch facebook"),
         (["demo:3", *ALONE[1:]], "classify needs at least 4"),
         (

@@ -76,7 +76,7 @@ def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "neither a file or folder nor a known graph"),
+        (["nowhere"], "no file, no folder and no known graph"),
         (["demo", "--balancer", "best"], "must be one of none, greedy, mcmc, optimal"),
         (["demo:60", "--shards", "61"], "--shards must be between 1 and"),
         (["demo:60", "--iterations", "-1"], "--iterations must be 0 or more"),
@@ -84,7 +84,7 @@ def test_the_table_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo:60", "--comparison-budget", "-1"], "--comparison-budget must be 0 or more"),
         (["demo:60", "--comparison-budget", "nan"], "--comparison-budget must be 0 or more"),
         (["demo:60", "--flavour"], "Unknown option"),
-        ([], "requires an argument"),
+        ([], "GRAPH is missing"),
     ],
 )
 def test_a_mistake_gets_one_line(

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_with_130_and_the_next_command_goes_on(
     ("words", "line"),
     [
         (["figure-7"], "there is no figure 'figure-7'; there are classification"),
-        (["--graph", "nowhere"], "neither a file or folder nor a known graph"),
+        (["--graph", "nowhere"], "no file, no folder and no known graph"),
         (["--seeds", "0"], "--seeds and --epochs must be 1 or more"),
         (["--jobs", "0"], "--jobs must be 1 or more"),
         (["--results", "nowhere"], "--results nowhere: there is no such file or folder"),

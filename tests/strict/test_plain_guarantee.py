@@ -43,8 +43,9 @@ def test_the_defaults() -> None:
     assert list(words) == ["Label", "Features", "Edge", "Not protected", ""]
     assert words["Label"] == (
         "ε = 3 (label replaced): two equally likely labels are told apart in at most 95.3 % of "
-        "cases (weak). Whoever would guess it in 25 % of cases without this device (4 equally "
-        "likely classes) guesses it in at most 87 %; whoever is 90 % sure, in at most 99.4 %."
+        "cases (weak). An attacker who would guess it in 25 % of cases without this device (4 "
+        "equally likely classes) guesses it in at most 87 %; one who is already 90 % sure, in at "
+        "most 99.4 %."
     )
     features = 100 * norm.cdf(mu_for(8.0, 1e-5) / 2)
     assert features == pytest.approx(79.75, abs=0.05)
@@ -53,7 +54,7 @@ def test_the_defaults() -> None:
         "79.8 % of cases; (11, 1e-05) (record replaced): at most 95.7 % of cases (weak)."
     )
     assert words["Not protected"] == "device absent, degree."
-    assert words[""] == f"{EVERYONE}; weak is above 90 %."
+    assert words[""] == f"{EVERYONE}.".replace("bounds", "bounds (weak: above 90 %)")
 
 
 @pytest.mark.parametrize("about", ["edge added or removed", "edge replaced at one end"])
@@ -94,7 +95,9 @@ def test_no_adverb_stands_for_a_number(epsilon: float) -> None:
     assert "hardly" not in " ".join(words.values())
     assert words["Label"].startswith(f"ε = {epsilon:g} (label replaced): ")
     assert f"guesses it in at most {100 * guess_bound(epsilon, 0.25):.3g} %" in words["Label"]
-    assert ("(weak)" in words["Label"]) == (epsilon > 2.2)  # e^2.2/(1 + e^2.2) is 90 %
+    # e^2.2/(1 + e^2.2) is 90 %, and e^8/(1 + e^8) is above 99.9 %
+    expected = "(no useful bound)" if epsilon >= 8 else "(weak)" if epsilon > 2.2 else "of cases. "
+    assert expected in words["Label"]
 
 
 def test_exact_sums_guarantee_nothing_about_features() -> None:

@@ -76,7 +76,7 @@ def test_words_round_up_and_call_more_than_nine_of_ten_weak() -> None:
     assert in_percent(0.79751) == "at most 79.8 % of cases"
     assert in_percent(0.9) == "at most 90 % of cases"
     assert in_percent(0.90001) == "at most 90.1 % of cases (weak)"
-    assert in_percent(1 - 1e-12) == "at most 100 % of cases (weak)"
+    assert in_percent(1 - 1e-12) == "up to 100 % of cases (no useful bound)"
     assert in_percent(None) == "no guarantee"
     assert [is_weak(bound) for bound in (None, 0.9, 0.91)] == [False, False, True]
     assert is_weak(0.6, 0.95)

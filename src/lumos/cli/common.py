@@ -63,7 +63,7 @@ OPTIONS: Mapping[str, Placed] = {
     "header": Placed(DATA),
     "folder": Placed(DATA, "a new folder to write"),
     "parts": Placed(DATA, "number of parts, contiguous ranges of devices"),
-    "split": Placed(DATA, "file, or shares as 60/20/20: who trains and tests"),
+    "split": Placed(DATA, "a file, or shares such as 60/20/20"),
     # What is learnt, and who does it.
     "task": Placed(TASK, "classify: predict labels; link: predict edges"),
     "profile": Placed(TASK, "strict: with guarantees; paper: the paper's design"),
@@ -101,15 +101,15 @@ OPTIONS: Mapping[str, Placed] = {
     "steps": Placed(MODEL),
     "label_steps": Placed(MODEL),
     "variant": Placed(MODEL),
-    # Who carries which edge.
-    "balancer": Placed(TREES, "none, greedy, mcmc or optimal"),
+    # Who owns which edge.
+    "balancer": Placed(TREES, "who owns an edge: none, greedy, mcmc or optimal"),
     "iterations": Placed(TREES),
-    "compare": Placed(TREES, "paper: ideal compares in the clear, quickly"),
+    "compare": Placed(TREES, "paper: secure, or ideal: in the clear, faster"),
     "group": Placed(TREES),
     "comparison_budget": Placed(TREES),
     "workers": Placed(TREES),
     # What a command does with the result.
-    "control": Placed(RUN, "also train with releases without information"),
+    "control": Placed(RUN, "also train with releases that carry no information"),
     "floor": Placed(RUN),
     "checkpoint_every": Placed(RUN),
     "out": Placed(RUN, "run folder to write"),
@@ -145,7 +145,7 @@ OPTIONS: Mapping[str, Placed] = {
     "port": Placed(RUN, "port to listen on"),
     "max_payload": Placed(RUN),
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
-    "stay": Placed(RUN, "devices stay after the training, and answer"),
+    "stay": Placed(RUN, "devices keep running and answer after training"),
     "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
     "prepare": Placed(RUN, "write the folders of all participants only"),
     "with": Placed(TASK, "a real device: score its pair with this one"),

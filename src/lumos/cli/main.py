@@ -1,6 +1,7 @@
 """The `lumos` command: dispatch, help, and one clear line for every mistake."""
 
 import os
+import re
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -135,9 +136,9 @@ app = App(
 
   lumos train demo                       a first run, in seconds
   lumos train demo --out runs/demo       the same, saved in a folder
-  lumos report runs/demo                 its page
-  lumos train demo --profile paper       the paper; --literal: as printed
-  lumos train --help                     what can be chosen""",
+  lumos report runs/demo                 an HTML page about that run
+  lumos train demo --profile paper       the paper's design
+  lumos train --help                     the common options""",
     help_format="plaintext",
     version=lumos.__version__,
     version_format="plaintext",
@@ -150,7 +151,7 @@ _COMMANDS = {
     "evaluate": "Compare Lumos with other systems on one graph, over several seeds.",
     "baseline": "Train one system that Lumos is compared with.",
     "audit": "Attack a run and compare the result with the guarantees.",
-    "budget": "Print what randomized labels keep under noise.",
+    "budget": "Print how much information a randomized label keeps.",
     "split": "Write a graph in parts, for several processes or devices.",
     "pki": "Issue certificates and configure NATS for a deployment.",
     "up": "Train on this machine with one process per device.",
@@ -193,7 +194,7 @@ def run(arguments: list[str] | None = None) -> int:
         if name := _python_setting(words):
             option = "--" + name.replace("_", "-")
             return _fail(f"lumos {words[0]} has no option {option}; use lumos.train({name}=…)", 2)
-        return _fail(f"{' '.join(str(error).split())} Type: {_help_for(words)}", 2)
+        return _fail(f"{_missing(' '.join(str(error).split()))} Type: {_help_for(words)}", 2)
     except LumosError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt as interrupt:  # its argument, if any, says how to go on
@@ -205,6 +206,15 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     return 0
+
+
+def _missing(line: str) -> str:
+    """Return a message of cyclopts, with its words for a missing argument made plain."""
+    return re.sub(
+        r'^Command ".*" parameter (\S+) requires an argument\.',
+        lambda found: found[1] + (" needs a value." if found[1][0] == "-" else " is missing."),
+        line,
+    )
 
 
 def _help_for(words: list[str]) -> str:

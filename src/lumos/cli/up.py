@@ -77,6 +77,8 @@ else:
 
 COMMON, NOTHING = Common(), Options()
 _POLL = 0.1
+MAX_TRIED = 200
+"""Devices of the largest federation that was run on one machine."""
 
 
 def up(
@@ -153,8 +155,14 @@ def _run(
     private_folder(home)
     place = home / "participants"
     try:
+        layout = lay(place)
+        if layout.devices > MAX_TRIED:
+            say(
+                f"starting {layout.devices:,} device processes on this machine; more than "
+                f"{MAX_TRIED} were never tried (demo:60 starts 60)"
+            )
         federation = LocalFederation(
-            lay(place), settings, deadline, stay=stay, status=status, account=account
+            layout, settings, deadline, stay=stay, status=status, account=account
         )
         began = time.monotonic()
         with federation:

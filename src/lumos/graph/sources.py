@@ -256,11 +256,11 @@ def load_path(path: Path, *, features: bool, options: ReadOptions) -> Graph:
             return read_entry(entry_in(folder), folder, features=features, options=options)
     if path.exists():
         raise UsageError(
-            f"{path}: what is it? Use a SNAP folder or .zip, a .npz, or an edge list "
+            f"{path}: unknown format; use a SNAP folder or .zip, a .npz, or an edge list "
             f"({', '.join(SUFFIXES)})"
         )
     names = ", ".join(("demo", "demo:60", *CATALOG))
-    raise UsageError(f"{str(path)!r} is neither a file or folder nor a known graph ({names})")
+    raise UsageError(f"{str(path)!r} is no file, no folder and no known graph; known are {names}")
 
 
 def _only_folder(folder: Folder) -> Folder:

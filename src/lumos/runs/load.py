@@ -65,7 +65,7 @@ def load_run(
     """
     folder = RunFolder(Path(path))
     if not (folder.path / "run.json").exists():
-        raise InputError(f"{path}: is not the folder of a run; train with `out` to make one")
+        raise InputError(f"{path}: not a run folder; train with `out` to make one")
     about = decode(folder.path / "run.json", About)
     parts = {"backbone": backbone, "model": model}
     parts = {name: part for name, part in parts.items() if part is not None}

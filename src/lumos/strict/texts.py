@@ -121,9 +121,9 @@ def _guesses(label: Mapping[str, Any], classes: int) -> str:
     epsilon = max(in_run, for_life).epsilon
     fair, sure = (guess_bound(epsilon, prior) for prior in (1 / classes, SURE))
     return (
-        f"Whoever would guess it in {100 / classes:.3g} % of cases without this device ({classes} "
-        f"equally likely classes) guesses it in at most {100 * fair:.3g} %; whoever is "
-        f"{100 * SURE:g} % sure, in at most {100 * sure:.3g} %."
+        f"An attacker who would guess it in {100 / classes:.3g} % of cases without this device "
+        f"({classes} equally likely classes) guesses it in at most {100 * fair:.3g} %; one who is "
+        f"already {100 * SURE:g} % sure, in at most {100 * sure:.3g} %."
     )
 
 
@@ -135,8 +135,8 @@ def _unprotected(rows: Rows) -> str:
 
 def _adversary(row: Mapping[str, Any], guarantees: Sequence[Mapping[str, Any]]) -> str:
     """Return who sees it, and what weak means."""
-    weak = f"; weak is above {100 * MAX_TOLD_APART:g} %" * any(each[WEAK] for each in guarantees)
-    return f"These bounds hold against {row[AGAINST]}{weak}."
+    weak = f" (weak: above {100 * MAX_TOLD_APART:g} %)" * any(each[WEAK] for each in guarantees)
+    return f"These bounds{weak} hold against {row[AGAINST]}."
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[_Figure, _Figure]:

@@ -195,8 +195,8 @@ def _shares(numbers: Sequence[float]) -> Shares:
         numbers = [number / 100 for number in numbers]
     if len(numbers) != 3 or not all(0 < n < 1 for n in numbers) or sum(numbers) > 1 + 1e-6:
         raise UsageError(
-            "`split`: shares are three numbers above 0, for training, validation and test, "
-            f"together 1 (or 100) at most; got {', '.join(f'{n:g}' for n in numbers)}"
+            "`split`: give three shares, as 60/20/20, for training, validation and test: above 0, "
+            f"with a sum of at most 1 (or 100); got {', '.join(f'{n:g}' for n in numbers)}"
         )
     train, validation, test = numbers
     return (train, validation, test)

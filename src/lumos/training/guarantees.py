@@ -97,4 +97,6 @@ def in_percent(bound: float | None) -> str:
     if bound is None:
         return NO_GUARANTEE
     share = math.ceil(1000 * bound - 1e-9) / 10
+    if share >= 100:
+        return "up to 100 % of cases (no useful bound)"
     return f"at most {share:g} % of cases" + " (weak)" * is_weak(bound)

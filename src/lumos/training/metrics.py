@@ -364,6 +364,6 @@ def no_better_than_control(
     """Warn where a control, whose messages carry no information, did as well as the run."""
     if control is not None and (score < control or not beyond_noise(score, control, cases, what)):
         yield (
-            "the control did as well, up to the noise of this test set: what devices sent each "
-            "other adds nothing that it could show"
+            "the control did as well, within the noise of this test set, so this run does not "
+            "show that messages help"
         )
