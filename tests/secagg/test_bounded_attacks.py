@@ -229,7 +229,7 @@ def test_who_withholds_the_seed_of_a_liar_spoils_one_sum_by_silence(
             lies = self.sums == 2
             return super()._projected(*given) if lies else Liar._projected(self, *given)
 
-    liars = {LIAR: LiesAboutSelfMask, OTHER: InSecond, NEIGHBOUR: Withholds}
+    liars: dict[int, Any] = {LIAR: LiesAboutSelfMask, OTHER: InSecond, NEIGHBOUR: Withholds}
     outcome = run(liars, sums=2)
     assert sorted(outcome.excluded) == sorted([LIAR, OTHER])
     assert np.isnan(outcome.coordinator[0]).all()
