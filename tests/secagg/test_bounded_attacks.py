@@ -207,6 +207,36 @@ def test_a_neighbour_of_a_liar_that_is_silent_is_no_liar() -> None:
     assert np.isnan(outcome.coordinator[0]).all()
 
 
+def test_who_withholds_the_seed_of_a_liar_spoils_one_sum_by_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another liar is caught in each sum. The one that protects them is in no second one."""
+    wide = dataclasses.replace(SETTINGS, neighbours=12, threshold=8)
+    monkeypatch.setattr(test_bounded, "SETTINGS", wide)
+
+    class Withholds(Liar):
+        def changed(self, outbox: Outbox) -> Outbox:
+            return SEEDS.nothing() if outbox.topic is SEEDS else outbox
+
+    class InSecond(LiesAboutSelfMask):
+        sums = 0
+
+        def sum_bounded(self, vectors: Any, bound: float) -> Program[Any]:
+            self.sums += 1
+            return (yield from super().sum_bounded(vectors, bound))
+
+        def _projected(self, *given: Any) -> Any:
+            lies = self.sums == 2
+            return super()._projected(*given) if lies else Liar._projected(self, *given)
+
+    liars: dict[int, Any] = {LIAR: LiesAboutSelfMask, OTHER: InSecond, NEIGHBOUR: Withholds}
+    outcome = run(liars, sums=2)
+    assert sorted(outcome.excluded) == sorted([LIAR, OTHER])
+    assert np.isnan(outcome.coordinator[0]).all()
+    without = np.delete(some_vectors(40), [LIAR, OTHER, NEIGHBOUR], axis=0).sum(axis=0)
+    np.testing.assert_allclose(outcome.coordinator[1], without, atol=1e-8)
+
+
 def test_no_sum_is_formed_over_fewer_devices_than_the_minimum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

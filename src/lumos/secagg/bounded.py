@@ -1043,7 +1043,7 @@ class BoundedCoordinator(SecureCoordinator):
     ) -> dict[int, dict[int, Words]] | None:
         """Return the seeds shared with liars, by liar and neighbour; None where one is missing."""
         found: dict[int, dict[int, Words]] = {}
-        k = self.parameters.neighbours
+        k, complete = self.parameters.neighbours, True
         for column, liar in enumerate(liars):
             neighbours = self._graph.of(np.array([liar]))[0]
             pledged = np.frombuffer(attempt.pledge[liar], np.uint8).reshape(k, -1)
@@ -1053,17 +1053,19 @@ class BoundedCoordinator(SecureCoordinator):
                 if other in liars:
                     continue
                 if other not in sent:
-                    self._late[other] += 1
-                    return None
+                    self._late[other] = LATE  # it spoils the sum
+                    complete = False
+                    continue
                 body = sent[other]
                 seed = np.frombuffer(body[SHARE * column : SHARE * (column + 1)], "<u4")[None]
                 low, high = np.array([min(liar, other)]), np.array([max(liar, other)])
                 hashed = masks.seed_pledges(seed, low, high, attempt.of)
                 if not np.array_equal(hashed[0], pledged[slot, : masks.PLEDGE]):
                     self._exclude(other, "it did not show the seed that it shares with a liar")
-                    return None
+                    complete = False
+                    continue
                 found[liar][other] = seed[0]
-        return found
+        return found if complete else None
 
     def _total_without(
         self,
