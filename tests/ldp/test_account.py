@@ -89,6 +89,8 @@ def test_no_device_goes_beyond_a_limit_of_its_owner(name: str, tmp_path: Path) -
     message, setting = str(refused.value), name if name in LIMITS_BY_NAME else FEATURE_LIMIT
     assert f"above the limit for life `{setting}` = " in message
     assert f"raise `{setting}`" in message
+    if setting == "lifetime_propagated_epsilon":  # 0 of them fit, whatever is spent
+        assert "lower `propagated_epsilon` or `propagated_labels`" in message
     assert "5 of 5 devices" in message
     assert "\n" not in message
     assert content(tmp_path) == before

@@ -51,6 +51,31 @@ def test_noise_that_was_left_out_of_the_account() -> None:
     assert now.share * math.sqrt(survivors) >= now.sigma * now.clip * (1 - 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("refused", "words", "followed"),
+    [
+        ({"label_epsilon": 1e-4}, "raise `clip`", {"clip": 1000.0}),
+        ({"label_epsilon": 1e-4}, "or `label_epsilon`", {"label_epsilon": 0.01}),
+        ({"label_epsilon": 1e-4}, "lower `feature_epsilon`", {"feature_epsilon": 0.01}),
+        ({"feature_epsilon": 1e-6}, "; raise `feature_epsilon`", {"feature_epsilon": 0.01}),
+        ({"feature_epsilon": 1e-6, "task": "link"}, "raise `feature", {"feature_epsilon": 0.01}),
+        ({"feature_epsilon": 5000.0}, "use `protect='none'`", {"protect": "none"}),
+        ({"epochs": 20}, "`epochs` must be above 20", {"epochs": 21}),
+    ],
+    ids=str,
+)
+def test_advice_of_a_refusal_can_be_followed(
+    refused: dict[str, Any], words: str, followed: dict[str, Any]
+) -> None:
+    def check(settings: dict[str, Any]) -> None:
+        PROFILE.check(facts_of(small(60)), config(**settings))
+
+    with pytest.raises(UsageError) as error:
+        check(refused)
+    assert words in str(error.value)
+    check(followed if "protect" in followed else refused | followed)
+
+
 @pytest.mark.parametrize("task", ["classify", "link"])
 @pytest.mark.parametrize(
     ("updates", "words"),

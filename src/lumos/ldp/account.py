@@ -193,7 +193,9 @@ class AccountLimits:
         return [
             self._simple("lifetime_epsilon", (LABELS,), "use an ε of earlier draws"),
             self._simple(
-                "lifetime_propagated_epsilon", (PROPAGATED,), "lower `propagated_epsilon`"
+                "lifetime_propagated_epsilon",
+                (PROPAGATED,),
+                "lower `propagated_epsilon` or `propagated_labels`",
             ),
             self._simple(
                 "lifetime_feature_epsilon", (PREDICTED,), "use `participation='labelled'`"

@@ -725,7 +725,7 @@ def _about_neighbours(schedule: ClassifySchedule, selection: Selection) -> Itera
     points = 100 / max(1, schedule.validation) / schedule.strength
     measured = f"{net * points:+.1f} ± {error * points:.1f} points of accuracy in model selection"
     if net < -MISLED * error:
-        yield (f"neighbours mislead here ({measured}), so the run predicts by own features alone")
+        yield f"neighbours mislead here ({measured}), so the run predicts by own features alone"
     else:
         yield (
             f"what neighbours add cannot be told from noise ({measured}), so the run predicts by "

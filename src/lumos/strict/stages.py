@@ -506,9 +506,10 @@ class Schedule(ABC):
         """
         noise = Noise.of(mu * (norm / change), 1, norm, self.devices, self.config.updates)
         if noise.share * 2.0**self.config.updates.fraction_bits < MIN_NOISE_STEPS:
+            larger = "raise `clip` or `label_epsilon`, or " * (self.config.train.task == "classify")
             raise UsageError(
-                "noise would fall between the steps of the fixed point; raise `clip` or "
-                "`label_epsilon`, or lower `feature_epsilon`"
+                "noise would fall between the steps of the fixed point; "
+                f"{larger}lower `feature_epsilon`"
             )
         limit = limit_for(self.config.updates, self.devices)
         if norm + NOISE_TAIL_SIGMAS * noise.share > limit:
