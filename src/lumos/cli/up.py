@@ -240,8 +240,8 @@ def _prepare(
         return
     say(
         f"folders of the coordinator and {layout.devices:,} devices: {out}\n"
-        f"on {host}, with the folder pki: lumos pki nats-config pki --out nats.conf "
-        "--listen 0.0.0.0; nats-server -c nats.conf\n"
+        f"on {host}, with a copy of {out / 'pki'} without authority.key: "
+        "lumos pki nats-config pki --out nats.conf --listen 0.0.0.0; nats-server -c nats.conf\n"
         "on their machines: lumos coordinator coordinator; lumos device device-0; …"
     )
 
