@@ -30,7 +30,7 @@ SENTENCES: dict[str, tuple[str, ...]] = {
         "one gradient in {gradient_hits:,} of {gradient_trials:,} cases.",
         "ε = {edge_replaced} does not hide an edge: e^{edge_replaced} ≈ 10{edge_power}.",
         "300 devices reach {small:.0f} % where 2,000 similar ones reach {demo:.0f} %.",
-        "On Twitch, neighbours add {twitch:.1f} points.",
+        "On Twitch ENGB, neighbours add {twitch:.1f} points to `strict`",
     ),
     "docs/faq.md": (
         "`--profile paper` reaches {corrected:.1f} % (mean of three seeds",

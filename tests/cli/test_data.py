@@ -170,7 +170,7 @@ def test_fetch_refuses_an_archive_with_other_contents(
     ("arguments", "message"),
     [
         (["fetch", "fecebook"], "choose from facebook, lastfm"),
-        (["check", "nothing"], "'nothing' is neither"),
+        (["check", "nothing"], "'nothing' is no file"),
         (["check", "facebook"], "lumos data fetch facebook"),
         (["check", "demo:1"], "demo needs 2 to"),
         (["check", "demo", "--weights", "x"], "--weights"),

@@ -174,7 +174,7 @@ def test_the_screen_has_the_estimate_with_its_error_and_the_cost_of_a_device(
     show_result(result)
     said = capsys.readouterr().out
     assert "accuracy 81.2 ± 3.4 %\n" in said
-    assert "1,040 kB sent and received, 2.0 times the ledger's, 0.66 s of processor time" in said
+    assert "1,040 kB sent and received (2.0 times what its ledger counts), 0.66 s of" in said
     assert "63 masked sums; all in 126.0 s, 1.90 s from one to the next\n" in said
     assert "lumos report runs/up" in said
     show_result({**result, "estimates": {**estimates, "selected_accuracy_error": 1.3}})

@@ -40,7 +40,7 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "graph.gml").write_text("graph []")
-    with pytest.raises(UsageError, match=r"what is it\? Use a SNAP folder or \.zip"):
+    with pytest.raises(UsageError, match=r"unknown format; use a SNAP folder or \.zip"):
         load(tmp_path / "graph.gml")
 
 

@@ -49,8 +49,8 @@ def audit(
         demo, facebook, …, a path of a graph, or a folder that `lumos train … --out` wrote. With
         --deployment, a graph of at most 200 devices; demo:20 by default.
     deployment
-        Attack what real devices disclose around the protocol: files, timing, barriers, restarts,
-        plans, floods. Participants run in virtual time.
+        Attack a federation of real devices, in virtual time: files, timing, barriers, restarts,
+        plans, floods.
     attack
         Only this attack, as broker; may be repeated. By default all that apply, to both tasks
         unless --task names one. An unknown name lists all.

@@ -70,7 +70,7 @@ OPTIONS: Mapping[str, Placed] = {
     "literal": Placed(TASK, "paper: exactly as printed, nothing corrected"),
     "system": Placed(TASK, "centralized, own, lpgnn, blink, gap, naive, …"),
     "systems": Placed(TASK, "strict, paper, own, control, centralized, lpgnn, …"),
-    "deployment": Placed(TASK, "attack what real devices disclose around the protocol"),
+    "deployment": Placed(TASK, "attack a federation of real devices, in virtual time"),
     "attack": Placed(TASK, "only this attack; may be repeated"),
     # What leaves a device.
     "label_epsilon": Placed(PRIVACY, "ε of a device's label"),
@@ -83,14 +83,14 @@ OPTIONS: Mapping[str, Placed] = {
     "propagated_epsilon": Placed(PRIVACY, "ε of one propagated label, about edges"),
     "proofs": Placed(PRIVACY),
     "participation": Placed(PRIVACY, "labelled: devices with a label; all: every device"),
-    "account": Placed(PRIVACY, "folder that counts what devices release in all runs"),
+    "account": Placed(PRIVACY, "folder that adds up ε over several runs"),
     "score_queries": Placed(PRIVACY),
     "signs": Placed(PRIVACY),
     "scaling": Placed(PRIVACY),
     "one_bit": Placed(PRIVACY),
     "edge_sample": Placed(PRIVACY),
     "aggregate": Placed(PRIVACY, "ideal: sums in the clear; secure: masked sums"),
-    "randomness": Placed(PRIVACY, "seeded: by the run seed; system: as on devices"),
+    "randomness": Placed(PRIVACY, "seeded: from the run seed; system: as on devices"),
     # The network and its training.
     "epochs": Placed(MODEL, "passes over all devices"),
     "local_steps": Placed(MODEL, "paper: steps of a device between two sums"),
@@ -127,7 +127,7 @@ OPTIONS: Mapping[str, Placed] = {
     "classes": Placed(DATA, "k, the number of classes"),
     "degree": Placed(DATA, "neighbours of a device"),
     # Several runs.
-    "shards": Placed(RUN, "shards of the simulation; the result is the same"),
+    "shards": Placed(RUN, "parts of the simulation; the result is the same"),
     "seeds": Placed(RUN, "number of seeds"),
     "jobs": Placed(RUN, "processes at a time"),
     "keep": Placed(RUN),
@@ -147,7 +147,7 @@ OPTIONS: Mapping[str, Placed] = {
     "deadline": Placed(RUN, "seconds after which a silent device is left out"),
     "stay": Placed(RUN, "devices keep running and answer after training"),
     "status": Placed(RUN, "port of the status page on loopback; 0 for a free one"),
-    "prepare": Placed(RUN, "write the folders of all participants only"),
+    "prepare": Placed(RUN, "only write the folders of all participants"),
     "with": Placed(TASK, "a real device: score its pair with this one"),
     # What every command has.
     "seed": Placed(COMMON_GROUP, "run seed"),

@@ -78,7 +78,7 @@ def train(
         Train with this number of seeds, from --seed on, and print mean ± standard deviation. With
         --out, run folders are OUT/seed-0, OUT/seed-1, …
     shards
-        Number of shards, which share nothing but the exchange; the result is the same.
+        Number of parts in which devices are simulated; the result is the same.
     rank_timeout
         Under torchrun (docs/scale.md), seconds after which a rank that does not answer ends the
         run.

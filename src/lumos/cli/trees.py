@@ -47,7 +47,7 @@ def trees(
     randomness
         Device secrets from the run seed (a run can be repeated) or from the operating system.
     shards
-        Number of shards, which share nothing but the exchange; the result is the same.
+        Number of parts in which devices are simulated; the result is the same.
     """
     settings = _asked(given(options))
     loaded = load(graph, data_dir=common.data_dir, features=False, **given(reading))

@@ -240,8 +240,8 @@ def _prepare(
         return
     say(
         f"folders of the coordinator and {layout.devices:,} devices: {out}\n"
-        f"on {host}, with the folder pki: lumos pki nats-config pki --out nats.conf "
-        "--listen 0.0.0.0; nats-server -c nats.conf\n"
+        f"on {host}, with a copy of {out / 'pki'} without authority.key: "
+        "lumos pki nats-config pki --out nats.conf --listen 0.0.0.0; nats-server -c nats.conf\n"
         "on their machines: lumos coordinator coordinator; lumos device device-0; …"
     )
 
@@ -327,12 +327,11 @@ def show_result(result: dict[str, Any]) -> None:
     screen.print(f"left out: {lost or 'nobody'}")
     wire, ledger = result["wire_bytes_per_device"], result["ledger_bytes_per_device"]
     weight = result["megabytes_per_device"]
-    weighs = "" if weight is None else f"{weight:,.1f} MB of memory of its own, "
-    factor = f", {wire / ledger:.1f} times the ledger's" if ledger else ""
+    weighs = "" if weight is None else f", {weight:,.1f} MB of memory of its own"
+    factor = f" ({wire / ledger:.1f} times what its ledger counts)" if ledger else ""
     screen.print(
         f"a device: {wire / 1e3:,.0f} kB sent and received{factor}, "
-        f"{result['cpu_seconds_per_device']:.2f} s of processor time, {weighs}"
-        f"{result['seconds']:,.1f} s of the clock"
+        f"{result['cpu_seconds_per_device']:.2f} s of processor time{weighs}"
     )
     for line in estimated(result["estimates"]):
         screen.print(line)
@@ -358,7 +357,7 @@ def estimated(estimates: Mapping[str, float]) -> list[str]:
     errors = [value for name, value in estimates.items() if name.endswith("_error")]
     if max(errors) > _MAX_ERROR:
         return [
-            "no estimate of the scores: with so few devices noise hides them "
+            "no estimate of the scores: too few devices for this noise "
             f"(standard error {100 * max(errors):.0f} points)"
         ]
     shown = ", ".join(f"{name} {text}" for name, text in found.items())

@@ -51,8 +51,8 @@ class PaperSettings(EncoderSettings):
     """The paper's profile (section VIII-B, errata 9)."""
 
     literal: bool = False
-    """Train exactly as the paper is printed: `recovery="literal"`, `select="last"`, and ReLU after
-    the last layer for links too. Without it, recovery and model selection are corrected."""
+    """Train exactly as the paper is printed: decode features without shrinking them, keep the
+    weights of the last epoch, and put ReLU after the last layer for links too."""
     recovery: Recovery = "shrunk"
     """Features that receivers put on a leaf. literal: the paper's unbiased features, midpoint where
     nothing was received. shrunk: the same, less the midpoint, times their reliability

@@ -499,28 +499,27 @@ def summands(schedule: Schedule, features: int) -> str:
     # n honest vectors at the clip move a sum by at most n clips.
     loose = {name: clips for name, clips in largest.items() if schedule.devices < clips < math.inf}
     if loose:
-        named = ", ".join(f"`{name}` by {clips:.1f} clips" for name, clips in loose.items())
+        named = ", ".join(f"`{name}`" for name in loose)
         rest += (
-            f" Too loose to help with {schedule.devices:,} devices: one that lies can move the sum "
-            f"{named}, more than the vectors of all devices together."
+            f" With {schedule.devices:,} devices this is too loose to help for {named}: the honest "
+            "vectors of all devices together move such a sum less."
         )
     return (
-        "Each device proves that its summand is short, or is excluded. So it moves a sum by at "
-        f"most this multiple of the clipping norm: {', '.join(bounded)}; k liars by k times as "
-        f"much.{rest} "
-        f"{liars_measured()}"
+        "Each device proves that its summand is short, or is excluded. So one that lies moves a "
+        f"sum by at most this multiple of the clipping norm: {', '.join(bounded)}; several liars "
+        f"by that much each.{rest} {liars_measured()}"
     )
 
 
 def liars_measured() -> str:
     """Return what liars within the bound were measured to do."""
     parts = [
-        f"of {devices:,} devices ({graph}), "
-        + ", ".join(f"{liars}: {points:.1f}" for liars, points in lost.items())
+        f"{', '.join(map(str, lost))} of {devices:,} devices ({graph}) cost "
+        + ", ".join(f"{points:.1f}" for points in lost.values())
         for graph, (devices, lost) in MEASURED_LIARS.items()
     ]
     return (
-        "k liars: at worst, measured in points of test accuracy of `classify`, "
+        "Liars within this bound, at worst, in points of test accuracy (`classify`): "
         f"{'; '.join(parts)}. Nothing is claimed beyond these measurements."
     )
 

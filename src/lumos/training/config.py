@@ -37,8 +37,8 @@ class TrainSettings:
     task: Task = "classify"
     """classify: predict labels, supervised; link: predict edges, unsupervised."""
     profile: str = STRICT
-    """strict: one randomized label per device, and sums; no unprotected message is possible. paper:
-    the paper's messages, most of them unprotected."""
+    """strict: randomized labels and noisy sums, with differential-privacy guarantees. paper: the
+    paper's messages, most of them unprotected."""
     epochs: int = 300
     """Passes over all devices."""
     learning_rate: float = 0.01
@@ -367,7 +367,7 @@ def default_by_profile(setting: str) -> str:
         both = [Config.of(profile=name, task=task).flat() for task in get_args(Task)]
         if setting in both[0]:
             labels, links = (
-                f"{value:g}" if isinstance(value, float) else value
+                f"{value:g}" if isinstance(value, float) else "auto" if value is None else value
                 for value in (settings[setting] for settings in both)
             )
             words.append(f"{labels} for {name}" + f" ({links} for link)" * (links != labels))

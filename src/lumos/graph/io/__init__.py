@@ -25,17 +25,17 @@ class ReadOptions:
     """
 
     directed: Literal["refuse", "symmetrise"] = "refuse"
-    """A graph that says it is directed: refuse it, or read each arc as an undirected edge."""
+    """Directed graphs: refuse them, or read each directed edge as an undirected one."""
     weights: Literal["refuse", "drop"] = "refuse"
     """Edge weights or edge attributes: refuse them, or drop them."""
     multilabel: Literal["refuse", "first"] = "refuse"
     """Several labels for one device: refuse them, or keep the first."""
     missing_labels: Literal["refuse", "unknown"] = "refuse"
-    """A device without a row among the labels: refuse it, or call its label unknown."""
+    """Devices that are missing from the labels: refuse them, or treat their label as unknown."""
     label_column: str | None = None
     """The label: a column of the label file, array of the npz, or attribute; `none`: no labels."""
     label_bins: int | None = None
-    """Cut labels that are numbers into so many classes of about equal size."""
+    """Divide numeric labels into this number of classes of about equal size."""
     masks: Literal["use", "ignore"] = "use"
     """train_mask, val_mask and test_mask of the source: use them as the split, or ignore them."""
     categorical: str = ""

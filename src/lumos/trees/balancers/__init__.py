@@ -109,12 +109,13 @@ class TreeSettings:
     """Settings of the tree constructor."""
 
     balancer: str = "optimal"
-    """none: keep every neighbour; greedy: Algorithm 1; mcmc: Algorithms 1-3; optimal: ours; or the
-    name of a registered balancer (`lumos.trees.balancers.BALANCERS`)."""
+    """Who owns an edge. none: both ends; greedy: Algorithm 1 of the paper; mcmc: Algorithms 1-3;
+    optimal: the smallest possible maximum; or the name of a registered balancer
+    (`lumos.trees.balancers.BALANCERS`)."""
     iterations: int = 1000
     """Steps of Algorithm 2 (mcmc only)."""
     compare: Compare = "secure"
-    """secure: two-party cryptography; ideal: computed in the clear, counted alike, labelled so."""
+    """secure: two-party cryptography; ideal: in the clear, with the same counts and results."""
     comparison_budget: float | None = None
     """Most comparison bits that any pair may reveal; a run that would exceed it stops."""
     group: str = AUTO
