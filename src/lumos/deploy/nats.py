@@ -327,9 +327,13 @@ async def connect(
 async def _connected(host: str, port: int) -> socket.socket:
     """Return a socket connected to the first address that answers."""
     loop, failure = asyncio.get_running_loop(), OSError(f"{host}: no such host")
-    for family, kind, protocol, _, place in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
+    try:  # without a thread, where nothing is to be resolved
+        places = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    except socket.gaierror:
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, place in places:
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         try:
