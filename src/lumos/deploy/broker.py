@@ -194,7 +194,7 @@ def start_command(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        start_new_session=True,
+        process_group=0,
     )
 
 
