@@ -34,6 +34,15 @@ class Errors(list[str]):
         self.append(str(error).lower())
 
 
+class FlushedClient(Client):
+    """A client whose `flush` is over when the broker has processed everything before it."""
+
+    async def flush(self, timeout: int = 10) -> None:
+        """Wait; a ping can overtake a subscription that is still pending, the second one cannot."""
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+
 @asynccontextmanager
 async def joined(
     folder: Path, broker: Broker, **options: Any
@@ -41,7 +50,8 @@ async def joined(
     """A client inside, and what the broker complains about."""
     errors = Errors()
     once = {"allow_reconnect": False, "error_cb": errors.add, **options}
-    client = await nats.connect(broker.address, tls=Identity.load(folder).tls(), **once)
+    client = FlushedClient()
+    await client.connect(broker.address, tls=Identity.load(folder).tls(), **once)
     try:
         yield client, errors
     finally:

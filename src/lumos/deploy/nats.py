@@ -176,6 +176,12 @@ class BrokerClient:
         await asyncio.wait([pong, self.closed], timeout=seconds, return_when="FIRST_COMPLETED")
         return pong.done() and self.is_connected
 
+    async def wait_for_room(self, size: int, seconds: float) -> None:
+        """Wait until at most `size` bytes wait to be sent, or the time is over."""
+        end = self._loop.time() + seconds
+        while self.pending_data_size > size and self.is_connected and self._loop.time() < end:
+            await asyncio.sleep(FULL_POLL)
+
     async def begin(self, options: Mapping[str, object]) -> None:
         """Introduce the client, and wait until the broker has taken it.
 
@@ -394,6 +400,8 @@ PROBE_SECONDS = 5.0
 """Seconds between two checks that the broker answers."""
 MAX_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
+FULL, FULL_SECONDS, FULL_POLL = 4 << 20, 1.0, 0.001
+"""From so many waiting bytes on a participant sends no more, for so many seconds at most."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
 
 
@@ -491,6 +499,8 @@ class NatsLink:
         client = self._client
         if client is None or not client.is_connected:
             return
+        if client.pending_data_size > FULL:
+            await client.wait_for_room(FULL, FULL_SECONDS)
         route = Route(self._run, self._me, receiver)
         most = client.max_payload - SEAL_OVERHEAD
         for packet in _packets(route, frames, most):
