@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lumos.deploy.nats import NatsLink, TlsClient
+from lumos.deploy.nats import BrokerClient, NatsLink
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ class FaultyLink(NatsLink):
         self._faults = faults
         self._late: set[asyncio.Task[None]] = set()
 
-    async def _publish(self, client: TlsClient, receiver: int, sealed: bytes) -> None:
+    def _publish(self, client: BrokerClient, receiver: int, sealed: bytes) -> None:
         for delay in self._faults.delays(self._me, receiver, time.monotonic()):
             if delay:
                 late = asyncio.create_task(self._publish_late(client, receiver, sealed, delay))
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)
             else:
-                await super()._publish(client, receiver, sealed)
+                super()._publish(client, receiver, sealed)
 
     async def _publish_late(
-        self, client: TlsClient, receiver: int, sealed: bytes, delay: float
+        self, client: BrokerClient, receiver: int, sealed: bytes, delay: float
     ) -> None:
         await asyncio.sleep(delay)
-        await super()._publish(client, receiver, sealed)
+        super()._publish(client, receiver, sealed)

@@ -11,7 +11,6 @@ from nats.errors import MaxPayloadError
 from tests.deploy.participants import (
     REFUSED,
     SERVER,
-    Errors,
     complaints,
     joined,
     receive,
@@ -194,6 +193,10 @@ def test_the_largest_message_is_announced(pki: Path, tmp_path: Path) -> None:
         asyncio.run(shout(broker))
 
 
+def ignored(_subject: str, _body: bytes) -> None:
+    """Take a message."""
+
+
 @pytest.mark.parametrize("whose", ["device-1", "other"])
 def test_a_participant_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, whose: str) -> None:
     """A device that plays the broker, and the broker of another authority."""
@@ -203,10 +206,11 @@ def test_a_participant_refuses_a_broker_that_is_none(pki: Path, tmp_path: Path, 
     directory = Directory.load(pki / "directory.json", identity.authority)
     config = tmp_path / "impostor.conf"
     config.write_text(broker_config(directory, folder))
-    with Broker(config, tmp_path, server=SERVER) as impostor:
-        options = {"allow_reconnect": False, "error_cb": Errors().add}
-        with pytest.raises(ssl.SSLCertVerificationError):
-            asyncio.run(connect(identity, impostor.address, **options))
+    with (
+        Broker(config, tmp_path, server=SERVER) as impostor,
+        pytest.raises(ssl.SSLCertVerificationError),
+    ):
+        asyncio.run(connect(identity, impostor.address, ignored))
 
 
 def test_a_participant_says_nothing_in_the_clear(pki: Path) -> None:
@@ -222,9 +226,8 @@ def test_a_participant_says_nothing_in_the_clear(pki: Path) -> None:
     async def meet() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        options = {"allow_reconnect": False, "error_cb": Errors().add}
         with pytest.raises(NoTls, match="does not use TLS"):
-            await connect(Identity.load(pki / "device-0"), f"tls://127.0.0.1:{port}", **options)
+            await connect(Identity.load(pki / "device-0"), f"tls://127.0.0.1:{port}", ignored)
         server.close()
         await asyncio.wait_for(server.wait_closed(), 10)
 

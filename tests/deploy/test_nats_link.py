@@ -2,8 +2,11 @@
 broker."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deploy.faults import LinkFaults, NetworkPartition
@@ -13,7 +16,7 @@ from lumos.crypto import entropy
 from lumos.deploy import nats as nats_link
 from lumos.deploy.broker import Broker, BrokerSettings, write_broker_config
 from lumos.deploy.identity import DIRECTORY, Directory, Identity
-from lumos.deploy.nats import PAUSE, DropLog, NatsLink, WireCount
+from lumos.deploy.nats import MAX_LINE, PAUSE, BrokerClient, DropLog, NatsLink, WireCount
 from lumos.deploy.pki import make_federation
 from lumos.deploy.protocol.frames import RUN_TAG, Alive, Data, Frame, RoundKey
 from lumos.device.shard import COORDINATOR
@@ -225,3 +228,62 @@ def test_a_link_ends_also_where_a_cancellation_is_lost(
                 await until(lambda: asked)
 
     played(play)
+
+
+class Spoken:
+    """A TLS socket on which the broker says these pieces, one each time that it is read."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces, self.sent = list(pieces), b""
+        self._ends = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._ends[0].fileno()
+
+    def recv(self, _size: int) -> bytes:
+        if not self._pieces:
+            raise ssl.SSLWantReadError
+        return self._pieces.pop(0)
+
+    def send(self, data: bytearray) -> int:
+        self.sent += bytes(data[:7])
+        return min(7, len(data))
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+
+
+def heard(pieces: list[bytes]) -> tuple[list[tuple[str, bytes]], bytes, bool]:
+    """Return the messages that a client takes, what it sends, and whether it stays connected."""
+    taken: list[tuple[str, bytes]] = []
+
+    async def listen() -> tuple[bytes, bool]:
+        stream: Any = Spoken(pieces)
+        info = b'INFO {"max_payload": 1000}\r\n'
+        client = BrokerClient(stream, info, lambda subject, body: taken.append((subject, body)))
+        client._readable()
+        connected = client.is_connected
+        await asyncio.sleep(0)
+        client.close()
+        return stream.sent, connected
+
+    return (taken, *asyncio.run(listen()))
+
+
+def test_messages_are_read_however_they_are_cut() -> None:
+    said = b"MSG to.1.0 1 5\r\na\r\nbc\r\nPING\r\n+OK\r\nMSG to.1.c 1 0\r\n\r\n"
+    expected = [("to.1.0", b"a\r\nbc"), ("to.1.c", b"")]
+    for size in range(1, len(said) + 1):
+        pieces = [said[start : start + size] for start in range(0, len(said), size)]
+        assert heard(pieces) == (expected, b"PONG\r\n", True)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"MSG to.1.0 1\r\n", b"MSG to.1.0 1 -5\r\n", b"x" * (MAX_LINE + 1), b"INFO 5\r\n", b""],
+)
+def test_a_broker_that_talks_nonsense_is_left(nonsense: bytes) -> None:
+    taken, _, connected = heard([b"MSG to.1.0 1 2\r\nok\r\n", nonsense])
+    assert taken == [("to.1.0", b"ok")]
+    assert not connected

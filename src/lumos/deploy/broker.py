@@ -48,6 +48,9 @@ from lumos.storage import write_text
 _SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 _SPARE_CONNECTIONS = 16
 _MAX_PAYLOAD = 64 << 20
+_MIN_PENDING, _MAX_PENDING = 64 << 20, 1 << 30
+"""Bytes that wait for one participant: a message of each other one may come at one tick. The server
+drops the connection of a participant for whom more wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,7 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
         raise UsageError("no participant has a certificate yet; type: lumos pki issue")
     # Two for each participant, for those that come back before they are missed, and some.
     connections = 2 * len(directory.participants) + _SPARE_CONNECTIONS
+    pending = 2 * settings.max_payload * len(directory.participants)
     lines = [
         f"# Lumos, directory {directory.serial}: {len(directory.participants)} participants.",
         "# After a change, write this file again; then: nats-server --signal reload",
@@ -119,6 +123,7 @@ def broker_config(directory: Directory, broker: Path, settings: BrokerSettings =
         f"host: {_quoted(settings.host)}",
         f"port: {settings.port}",
         f"max_payload: {settings.max_payload}",
+        f"max_pending: {min(max(pending, _MIN_PENDING), _MAX_PENDING)}",
         f"max_connections: {connections}",
     ]
     pins = ", ".join(_quoted(listed.tls_key) for listed in directory.participants.values())
@@ -194,7 +199,7 @@ def start_command(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        start_new_session=True,
+        process_group=0,
     )
 
 

@@ -6,12 +6,13 @@ this run from its sender to this participant is dropped and logged, at a limited
 """
 
 import asyncio
-import contextlib
-import logging
+import json
+import socket
+import ssl
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from nacl.exceptions import CryptoError
@@ -28,19 +29,8 @@ from lumos.deploy.identity import (
 )
 from lumos.deploy.protocol.frames import LARGEST, PADDING, Frame, Route, decode, encode
 from lumos.device.shard import COORDINATOR
-from lumos.errors import LumosError, UsageError
+from lumos.errors import BrokerFailed, LumosError
 from lumos.storage import one_line
-from lumos.typing import Ints
-
-try:
-    from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
-    from nats.aio.msg import Msg
-    from nats.aio.transport import TcpTransport
-    from nats.errors import ConnectionClosedError, Error
-except ImportError:
-    raise UsageError(
-        "real devices need nats-py; type: pip install -e '.[devices]' in the clone"
-    ) from None
 
 PAUSE = 10.0
 """Seconds between two lines about one sender."""
@@ -92,13 +82,12 @@ class WireCount:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._counts: Ints
-        if folder is None:
-            self._counts = np.zeros(4, np.int64)
-            return
-        path = folder / WIRE_COUNT
-        there = path.exists() and path.stat().st_size == 32
-        self._counts = np.memmap(path, np.int64, "r+" if there else "w+", shape=(4,))
+        counts = np.zeros(4, np.int64)
+        if folder is not None:
+            path = folder / WIRE_COUNT
+            there = path.exists() and path.stat().st_size == counts.nbytes
+            counts = np.memmap(path, np.int64, "r+" if there else "w+", shape=(4,))
+        self._counts = counts.data
 
     def add_sent(self, size: int) -> None:
         """Count a packet that was sent."""
@@ -116,141 +105,304 @@ class WireCount:
         return dict(zip(names, self._counts.tolist(), strict=True))
 
 
-# nats-py does not inform asyncio that a stream is under TLS; every end of one would log a warning.
-logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
-
-CLOSE_SECONDS = 5.0
-"""Seconds that closing a failed connection may take."""
-
-
-class NoTls(Error):
-    """The broker does not use TLS. As an error of the client, a reconnecting one tries again."""
-
-    def __str__(self) -> str:
-        return "the broker does not use TLS; it is refused"
+CONNECT_SECONDS = 10.0
+MAX_LINE = 1 << 16
+"""Bytes of one line of the broker."""
+READ_BYTES = 1 << 14
+"""Those of the largest record of TLS."""
+READS = 64
+"""Records that are read before others have their turn."""
 
 
-class _Transport(TcpTransport):
-    """After a TLS handshake that failed, asyncio never says that the stream is closed.
+class NoTls(BrokerFailed):
+    """The broker does not use TLS."""
 
-    The client of nats-py would wait for that without end, also when it connects again.
+    def __init__(self) -> None:
+        super().__init__("the broker does not use TLS; it is refused")
+
+
+class BrokerClient:
+    """A connection to the broker: what participants need of the protocol of NATS.
+
+    Bytes go from the TLS socket to `take` and back, without streams or tasks in between: these cost
+    more than a packet does otherwise. `connect` makes one.
+
+    Args:
+        stream: under TLS; it does not block.
+        info: what the broker said of itself.
+        take: called with subject and body of each message.
     """
 
-    _failed = False
+    def __init__(
+        self, stream: ssl.SSLSocket, info: bytes, take: Callable[[str, bytes], None]
+    ) -> None:
+        self._stream, self._take = stream, take
+        self.max_payload = _max_payload(info)
+        self._loop = asyncio.get_running_loop()
+        self._read = bytearray()
+        """What has arrived of a line or message that is not there as a whole."""
+        self._unsent = bytearray()
+        self._is_flushing = False
+        self._pongs: list[asyncio.Future[None]] = []
+        self._error = ""
+        self.closed = self._loop.create_future()
+        """Has a result once the connection has ended."""
+        self._loop.add_reader(stream, self._readable)
 
-    async def connect_tls(self, *arguments: Any, **options: Any) -> None:
+    @property
+    def is_connected(self) -> bool:
+        """True until the connection ends."""
+        return not self.closed.done()
+
+    @property
+    def pending_data_size(self) -> int:
+        """Bytes that wait to be sent."""
+        return len(self._unsent)
+
+    def publish(self, to: str, body: bytes) -> None:
+        """Send a message, together with others that are sent before the loop goes on."""
+        self._write(b"PUB %s %d\r\n%b\r\n" % (to.encode(), len(body), body))
+
+    def subscribe(self, subjects: str) -> None:
+        """Take all messages on some subjects."""
+        self._write(b"SUB %s 1\r\n" % subjects.encode())
+
+    async def answers(self, seconds: float) -> bool:
+        """Return whether the broker has processed everything that was sent, within `seconds`."""
+        if not self.is_connected:
+            return False
+        self._pongs.append(pong := self._loop.create_future())
+        self._write(b"PING\r\n")
+        await asyncio.wait([pong, self.closed], timeout=seconds, return_when="FIRST_COMPLETED")
+        return pong.done() and self.is_connected
+
+    async def wait_for_room(self, size: int, seconds: float) -> None:
+        """Wait until at most `size` bytes wait to be sent, or the time is over."""
+        end = self._loop.time() + seconds
+        while self.pending_data_size > size and self.is_connected and self._loop.time() < end:
+            await asyncio.sleep(FULL_POLL)
+
+    async def begin(self, options: Mapping[str, object]) -> None:
+        """Introduce the client, and wait until the broker has taken it.
+
+        Raises:
+            BrokerFailed: the broker refuses it.
+        """
+        self._write(b"CONNECT %b\r\n" % json.dumps(options).encode())
+        if not await self.answers(CONNECT_SECONDS):
+            raise BrokerFailed(self._error or "the broker closes the connection")
+
+    def close(self) -> None:
+        """End the connection, after what can still be sent."""
+        if self.is_connected:
+            self._flush()
+        if self.is_connected:
+            self._end()
+
+    def _write(self, data: bytes) -> None:
+        self._unsent += data
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what waits, as far as the socket takes it; the rest once it takes more."""
+        if not self.is_connected:
+            return
+        self._is_flushing = False
         try:
-            await super().connect_tls(*arguments, **options)
-        except BaseException:
-            self._failed = True  # and asyncio has closed the socket
-            raise
+            while self._unsent:
+                del self._unsent[: self._stream.send(self._unsent)]
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not self._is_flushing:
+                self._is_flushing = True
+                self._loop.add_writer(self._stream, self._flush)
+            return
+        except OSError:
+            self._end()
+            return
+        self._loop.remove_writer(self._stream)
 
-    async def connect(self, *arguments: Any, **options: Any) -> None:
-        self._failed = False
-        await super().connect(*arguments, **options)
+    def _readable(self) -> None:
+        """Read what is there: all of it, since the system does not know what TLS still holds."""
+        try:
+            for _ in range(READS):
+                data = self._stream.recv(READ_BYTES)
+                if not data:
+                    raise BrokerFailed("the broker has closed the connection")
+                self._read += data
+                self._parse()
+            self._loop.call_soon(self._readable)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except (OSError, BrokerFailed):
+            self._end()
 
-    async def wait_closed(self) -> None:
-        if not self._failed:
-            await super().wait_closed()  # type: ignore[no-untyped-call]
+    def _parse(self) -> None:
+        """Handle all lines and messages that have arrived as a whole."""
+        read, at = self._read, 0
+        while (end := read.find(b"\r\n", at)) >= 0:
+            line, after = bytes(read[at:end]), end + 2
+            if line.startswith(b"MSG "):
+                words = line.split()
+                if len(words) < 4 or not words[-1].isdigit():
+                    raise BrokerFailed("the broker sends a message without its size")
+                body, after = after, after + int(words[-1]) + 2
+                if after > len(read):
+                    break
+                self._take(words[1].decode("ascii", "replace"), bytes(read[body : after - 2]))
+            else:
+                self._obey(line)
+            at = after
+        del read[:at]
+        if len(read) > MAX_LINE + 2 * LARGEST or (end < 0 and len(read) > MAX_LINE):
+            raise BrokerFailed("the broker sends a line without an end")
 
-    def writelines(self, payload: Iterable[bytes]) -> None:
-        """Write everything at once: asyncio would make a TLS record of each."""
-        self.write(b"".join(payload))  # type: ignore[no-untyped-call]
+    def _obey(self, line: bytes) -> None:
+        """Handle a line that is no message."""
+        if line == b"PING":
+            self._write(b"PONG\r\n")
+        elif line == b"PONG" and self._pongs:
+            _done(self._pongs.pop(0))
+        elif line.startswith(b"INFO "):
+            self.max_payload = _max_payload(line)
+        elif line.startswith(b"-ERR"):
+            self._error = one_line(line[4:].decode("ascii", "replace").strip(" '"))
+
+    def _end(self) -> None:
+        if not self.is_connected:
+            return
+        _done(self.closed)
+        self._loop.remove_reader(self._stream)
+        self._loop.remove_writer(self._stream)
+        self._stream.close()
 
 
-class TlsClient(Client):
-    """A NATS client that never speaks in the clear.
+def _max_payload(info: bytes) -> int:
+    try:
+        return int(json.loads(info[5:])["max_payload"])
+    except (ValueError, KeyError, TypeError):
+        raise BrokerFailed("there is no broker at this address") from None
+
+
+async def connect(
+    identity: Identity, address: str, take: Callable[[str, bytes], None]
+) -> BrokerClient:
+    """Connect a participant to the broker.
 
     The protocol begins in the clear, with a line in which the server says whether it wants TLS.
-    The client of nats-py believes it: whoever answers without wanting TLS would get everything in
-    the clear, and would not have to show a certificate.
-    """
-
-    guarded = False
-    """True once the first line of a server was checked."""
-    take: Callable[[str, bytes], None] | None = None
-    """Called with subject and body of each message, in place of callbacks of subscriptions: these
-    have a queue and a task each, which cost more than a message does here."""
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        if self.take is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        else:
-            self.take(subject.decode("ascii", "replace"), data)
-
-    async def flush(self, timeout: int = 10) -> None:
-        """Wait until the broker has processed everything that was sent.
-
-        In nats-py a ping can overtake a subscription that is still pending; the second one cannot.
-        """
-        await super().flush(timeout)
-        await super().flush(timeout)
-
-    async def _connect_to_server(self, s: Srv) -> None:
-        s.last_attempt = time.monotonic()
-        if not isinstance(self._transport, _Transport):
-            self._transport = _Transport()  # type: ignore[no-untyped-call]
-        await self._transport.connect(
-            s.uri,
-            buffer_size=DEFAULT_BUFFER_SIZE,
-            connect_timeout=self.options["connect_timeout"],
-        )
-
-    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        if initial_connection and not info.get("tls_required"):
-            raise NoTls
-        self.guarded = True
-        await super()._process_info(info, initial_connection)
-
-
-async def connect(identity: Identity, address: str, **options: Any) -> TlsClient:
-    """Connect a participant to the broker.
+    Whoever does not want it hears nothing from this participant.
 
     Args:
         identity: who connects.
         address: of the broker, as `tls://host:port`; its certificate must be for this host.
-        options: as `nats.connect` takes them. With `allow_reconnect=False`, the first failure is
-            raised; otherwise the client tries again.
+        take: called with subject and body of each message.
 
     Raises:
         NoTls: the broker does not use TLS.
-        ssl.SSLError: the broker's certificate is refused, or the broker refuses ours.
-        nats.errors.Error: the broker refuses the participant.
+        BrokerFailed: it refuses the participant, or is no broker.
+        OSError: there is nobody; or as `ssl.SSLError`, one of the certificates is refused.
+        TimeoutError: it does not answer.
     """
-    client = TlsClient()
+    place = urlsplit(address)
+    async with asyncio.timeout(CONNECT_SECONDS):
+        plain = await _connected(place.hostname or "", place.port or 0)
+        try:
+            info = await _first_line(plain)
+            stream = identity.tls().wrap_socket(
+                plain, server_hostname=place.hostname, do_handshake_on_connect=False
+            )
+        except BaseException:
+            plain.close()
+            raise
+        try:
+            await _shake_hands(stream)
+            client = BrokerClient(stream, info, take)
+        except BaseException:
+            stream.close()
+            raise
+    options = {"verbose": False, "pedantic": False, "tls_required": True, "lang": "python"}
     try:
-        await client.connect(address, tls=identity.tls(), **options)
-        if not client.guarded:  # a release of nats-py that reads the first line elsewhere
-            raise UsageError("this version of nats-py is not supported; install nats-py 2.16")
-        if not client.is_connected:  # nats-py takes the end of a stream for an answer
-            raise ConnectionClosedError
+        await client.begin(options)
     except BaseException:
-        with contextlib.suppress(Exception):
-            # nats-py leaves the socket of a failed attempt open, and may wait for its end for ever.
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await client.close()
+        client.close()
         raise
     return client
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Return a socket connected to the first address that answers."""
+    loop, failure = asyncio.get_running_loop(), OSError(f"{host}: no such host")
+    try:  # without a thread, where nothing is to be resolved
+        places = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
+    except socket.gaierror:
+        places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, place in places:
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        try:
+            await loop.sock_connect(made, place)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+        except OSError as error:
+            failure = error
+            made.close()
+        except BaseException:
+            made.close()
+            raise
+    raise failure
+
+
+async def _first_line(plain: socket.socket) -> bytes:
+    """Return the line in which the server describes itself."""
+    line = b""
+    while not line.endswith(b"\r\n"):
+        read = await asyncio.get_running_loop().sock_recv(plain, MAX_LINE)
+        line += read
+        if not read or len(line) > MAX_LINE:
+            raise BrokerFailed("there is no broker at this address")
+    _max_payload(line)
+    if not line.startswith(b"INFO ") or not json.loads(line[5:]).get("tls_required"):
+        raise NoTls
+    return line
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _shake_hands(stream: ssl.SSLSocket) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = loop.create_future()
+        try:
+            stream.do_handshake()
+            return
+        except ssl.SSLWantReadError:
+            watch, forget = loop.add_reader, loop.remove_reader
+        except ssl.SSLWantWriteError:
+            watch, forget = loop.add_writer, loop.remove_writer
+        watch(stream, _done, ready)
+        try:
+            await ready
+        finally:
+            forget(stream)
 
 
 Packet = tuple[int, list[Frame]]
 """(sender, frames)."""
 MIN_WAIT, MAX_WAIT = 0.05, 2.0
 """Seconds between two attempts to connect; waits double."""
-CONNECT_SECONDS = 10.0
-PING_SECONDS = 5.0
-"""Seconds between two pings; a broker that does not answer two of them in a row is given up."""
 PROBE_SECONDS = 5.0
 """Seconds between two checks that the broker answers."""
 MAX_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
+FULL, FULL_SECONDS, FULL_POLL = 4 << 20, 1.0, 0.001
+"""From so many waiting bytes on a participant sends no more, for so many seconds at most."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
-
-# nats-py logs a traceback of every failure; the link says what happened in one line.
-logging.getLogger("nats").addHandler(logging.NullHandler())
-logging.getLogger("nats").propagate = False
 
 
 class NatsLink:
@@ -280,7 +432,7 @@ class NatsLink:
         self._names = {
             participant_name(participant): participant for participant in directory.participants
         }
-        self._client: TlsClient | None = None
+        self._client: BrokerClient | None = None
         self._arrived: list[Packet] = []
         self._waking: asyncio.Future[None] | None = None
         """While it waits."""
@@ -311,8 +463,8 @@ class NatsLink:
     def wake(self) -> None:
         """End a `wait`."""
         self._woken = True
-        if self._waking is not None and not self._waking.done():
-            self._waking.set_result(None)
+        if self._waking is not None:
+            _done(self._waking)
 
     async def wait(self, seconds: float, awaited: Set[int] = frozenset()) -> None:
         """Wait until something has arrived or `wake` is called, at most `seconds`.
@@ -347,6 +499,8 @@ class NatsLink:
         client = self._client
         if client is None or not client.is_connected:
             return
+        if client.pending_data_size > FULL:
+            await client.wait_for_room(FULL, FULL_SECONDS)
         route = Route(self._run, self._me, receiver)
         most = client.max_payload - SEAL_OVERHEAD
         for packet in _packets(route, frames, most):
@@ -362,26 +516,22 @@ class NatsLink:
                     packet, entropy.draw(Box.NONCE_SIZE)
                 )
             )
-            await self._publish(client, receiver, sealed)
+            self._publish(client, receiver, sealed)
 
-    async def _publish(self, client: TlsClient, receiver: int, sealed: bytes) -> None:
+    def _publish(self, client: BrokerClient, receiver: int, sealed: bytes) -> None:
         if not client.is_connected or client.pending_data_size + len(sealed) > MAX_PENDING:
             return
         self.count.add_sent(len(sealed))
-        try:
-            await client.publish(subject(receiver, self._me), sealed)
-        except (Error, OSError):
-            return  # the connection is lost
+        client.publish(subject(receiver, self._me), sealed)
 
     async def _keep_connected(self) -> None:
         """Connect, and connect again whenever the connection has ended."""
         wait = MIN_WAIT
         logged = ""
         while not self._leaving:
-            closed = asyncio.Event()
             try:
-                client = await self._connect(closed)
-            except (Error, OSError, TimeoutError, LumosError) as error:
+                client = await self._connect()
+            except (OSError, TimeoutError, LumosError) as error:
                 line = f"no connection to the broker ({one_line(error) or type(error).__name__})"
                 if line != logged:
                     self._log(f"{line}; trying again")
@@ -395,34 +545,19 @@ class NatsLink:
             try:
                 self._client = client
                 self.wake()
-                while not (closed.is_set() or self._leaving) and await _answers(client, closed):
+                while not self._leaving and await _answers(client):
                     pass
             finally:
                 self._client = None
-                await asyncio.shield(_closed(client))
+                client.close()
 
-    async def _connect(self, closed: asyncio.Event) -> TlsClient:
-        async def on_closed() -> None:
-            closed.set()
-
-        async def on_error(error: Exception) -> None:
-            """Nothing: the connection ends, or goes on."""
-
-        async with asyncio.timeout(2 * CONNECT_SECONDS):
-            client = await connect(
-                self._identity,
-                self._address,
-                allow_reconnect=False,
-                connect_timeout=CONNECT_SECONDS,
-                ping_interval=PING_SECONDS,
-                pending_size=2 * MAX_PENDING,
-                closed_cb=on_closed,
-                error_cb=on_error,
-            )
-            client.take = self._receive
-            await client.subscribe(own_subjects(self._me), cb=_ignore)
-            await client.flush()
-            return client
+    async def _connect(self) -> BrokerClient:
+        client = await connect(self._identity, self._address, self._receive)
+        client.subscribe(own_subjects(self._me))
+        if not await client.answers(CONNECT_SECONDS):
+            client.close()
+            raise BrokerFailed("the broker closes the connection")
+        return client
 
     def _receive(self, of: str, sealed: bytes) -> None:
         """Take a packet on a subject, or drop it."""
@@ -448,36 +583,13 @@ class NatsLink:
                 self.wake()
 
 
-async def _ignore(_message: Msg) -> None:
-    """Do nothing: `TlsClient.take` has the message."""
-
-
-async def _answers(client: TlsClient, closed: asyncio.Event) -> bool:
+async def _answers(client: BrokerClient) -> bool:
     """Wait a while, and return whether the broker still answers.
 
-    nats-py does not always say that a connection has ended: then a participant would wait for ever.
+    The system does not always say that a connection has ended: a participant would wait for ever.
     """
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            await closed.wait()
-    except TimeoutError:
-        pass
-    if closed.is_set() or not client.is_connected:
-        return False
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await client.flush()
-    except (Error, OSError, TimeoutError):
-        return False
-    return True
-
-
-async def _closed(client: TlsClient) -> None:
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await client.close()
-    except (Error, OSError, TimeoutError):
-        return
+    await asyncio.wait([client.closed], timeout=PROBE_SECONDS)
+    return await client.answers(CONNECT_SECONDS)
 
 
 def _packets(route: Route, frames: list[Frame], most: int) -> list[bytes]:

@@ -8,11 +8,11 @@ A simulation has no certificates: everything is in one process, and `SIMULATED` 
 nothing to anybody. They have the size of real ones.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Protocol
+
+from lumos.crypto.entropy import Meanwhile
 
 SIGNATURE = 64
 """Bytes of a signature (Ed25519)."""
@@ -44,19 +44,14 @@ class SimulatedSignatures:
 
 
 SIMULATED = SimulatedSignatures()
-_PRESENT: ContextVar[Signatures] = ContextVar("signatures", default=SIMULATED)
+PRESENT: ContextVar[Signatures] = ContextVar("signatures", default=SIMULATED)
 
 
 def present() -> Signatures:
     """Return the signatures of the program that runs."""
-    return _PRESENT.get()
+    return PRESENT.get()
 
 
-@contextmanager
-def within(signatures: Signatures) -> Iterator[None]:
+def within(signatures: Signatures) -> Meanwhile:
     """Meanwhile programs sign and check with these."""
-    token = _PRESENT.set(signatures)
-    try:
-        yield
-    finally:
-        _PRESENT.reset(token)
+    return Meanwhile((PRESENT, signatures))

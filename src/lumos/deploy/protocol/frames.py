@@ -199,7 +199,7 @@ def decode(route: Route, packet: bytes) -> list[Frame]:
     if (run, sender, receiver) != route:
         raise ProtocolError("a packet is of another run, or of other participants")
     end = _HEAD.size + size
-    if end > len(packet) or len(packet) - end >= PADDING or any(packet[end:]):
+    if end > len(packet) or len(packet) - end >= PADDING or packet[end:].strip(b"\0"):
         raise ProtocolError("the length field of a packet does not match its size")
     try:
         return _DECODER.decode(packet[_HEAD.size : end])

@@ -8,8 +8,7 @@ draws there comes from its secret, the phase and the attempt, and the same messa
 reach it again: those that it received before are on its disk (`rounds`).
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from lumos import __version__
 from lumos.crypto import entropy
-from lumos.crypto.entropy import Expanded
 from lumos.crypto.groups import Group, choose_group
 from lumos.deploy.protocol.mailbox import MIN_UNREAD
 from lumos.device.randomness import (
@@ -388,15 +386,8 @@ class TrainingJob:
         # Another version may draw in another order: it never meets what this one has drawn.
         name = f"{__version__} {phase} {attempt}".encode()
         expanded = None if self._draws is None else self._draws.expanded("programs", name)
-        return played(
-            self._program(phase, attempt), unchanged, lambda: self._drawing_from(expanded)
-        )
-
-    @contextmanager
-    def _drawing_from(self, expanded: Expanded | None) -> Iterator[None]:
-        """Set what programs draw from and sign with."""
-        with entropy.within(expanded), signing.within(self._signatures):
-            yield
+        drawing = (entropy.EXPANDED, expanded), (signing.PRESENT, self._signatures)
+        return played(self._program(phase, attempt), unchanged, lambda: entropy.Meanwhile(*drawing))
 
     def _program(self, phase: int, attempt: int) -> Program[None]:
         if phase == TREES:

@@ -137,6 +137,8 @@ class _Peer:
     repeated: dict[RoundKey, float] = field(default_factory=dict)
     """Seconds that it took from first sending an envelope, which was repeated, to the first
     acknowledgement. If it is acknowledged again, that was of the first copy."""
+    soon: float = 0.0
+    """Nothing is sent to it before this time, if nothing new comes."""
 
     def take(self, key: RoundKey) -> None:
         """Forget an envelope from it, as it was read or is refused."""
@@ -182,7 +184,7 @@ class Mailbox:
         for participant in peers:
             peer = self._peer(participant)
             if participant not in self._left and not peer.greeted:
-                peer.greeted, self._soon = True, 0.0
+                peer.greeted, peer.soon, self._soon = True, 0.0, 0.0
                 peer.hello = _Unacknowledged(Hello(self._boot, self._durable), now)
 
     def post(self, receiver: int, data: Data, now: float) -> None:
@@ -193,12 +195,13 @@ class Mailbox:
         self.greet([receiver], now)
         peer.kept[data.key] = data
         peer.waiting[data.key] = _Unacknowledged(data, now)
-        self._soon = 0.0
+        peer.soon = self._soon = 0.0
 
     def tell(self, receiver: int, frame: Frame) -> None:
         """Send a frame once, with the next packet."""
-        self._peer(receiver).frames.append(frame)
-        self._soon = 0.0
+        peer = self._peer(receiver)
+        peer.frames.append(frame)
+        peer.soon = self._soon = 0.0
 
     def welcome(self) -> bool:
         """Return whether all that were greeted have answered, except those that are left out.
@@ -301,7 +304,7 @@ class Mailbox:
             self._acknowledge(peer, frame.key, now + ACKNOWLEDGED_WITHIN if waits else now)
         elif isinstance(frame, Acknowledged):
             if peer.welcome is not None:
-                self._soon = 0.0
+                peer.soon = self._soon = 0.0
             if frame.boot == peer.boot:  # another start of it knows nothing of these
                 peer.owed.difference_update(frame.keys)
             for key in frame.keys:
@@ -323,9 +326,10 @@ class Mailbox:
             for key, copies in zip(frame.keys, frame.copies, strict=False):
                 item = peer.waiting.get(key)
                 if item is not None and item.is_asked and item.copies == copies:
-                    item.is_wanted, item.due, self._soon = True, now, 0.0
+                    item.is_wanted, item.due = True, now
+                    peer.soon = self._soon = 0.0
         elif isinstance(frame, Hello):
-            peer.welcome, self._soon = frame, 0.0
+            peer.welcome, peer.soon, self._soon = frame, 0.0, 0.0
         elif isinstance(frame, Welcome):
             if frame.boot == self._boot:
                 peer.hello = None
@@ -365,7 +369,7 @@ class Mailbox:
         """Acknowledge an envelope, at this time or before."""
         peer.acknowledge_at = min(peer.acknowledge_at, at) if peer.acknowledge else at
         peer.acknowledge.append(key)
-        self._soon = min(self._soon, at)
+        peer.soon, self._soon = min(peer.soon, at), min(self._soon, at)
 
     def _is_new(self, peer: _Peer, key: RoundKey) -> bool:
         """Return whether an envelope may still be read, and has not arrived before."""
@@ -400,7 +404,9 @@ class Mailbox:
         if devices_only and now < self._soon:
             return packets
         for participant, peer in self._peers.items():
-            if participant in hold or (participant in rest and not peer.frames):
+            if now < peer.soon or participant in hold:
+                continue
+            if participant in rest and not peer.frames:
                 continue
             told, frames = peer.frames, list[Frame]()
             peer.frames = []
@@ -426,7 +432,9 @@ class Mailbox:
                 peer.acknowledge = []
             if told or frames:
                 packets.append((participant, told + frames))
-        self._soon = self._next_due(hold) if devices_only else 0.0
+            peer.soon = self._next_due_to(peer)
+        soon = [peer.soon for other, peer in self._peers.items() if other not in hold]
+        self._soon = min(soon, default=float("inf")) if devices_only else 0.0
         return packets
 
     def _asks(self, item: _Unacknowledged, data: Data) -> bool:

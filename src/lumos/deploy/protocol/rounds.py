@@ -52,6 +52,7 @@ and `refused` reports it, without its content.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -231,10 +232,10 @@ class FlagMasks:
                 byte, bit = divmod(REPORT_BITS * self._device, 8)
                 flags.view(np.uint8)[FLAG_BYTES + byte] = report << bit
         partners = [partner for partner in self._keys if partner not in out]
-        masks = b"".join(_mask(self._keys[partner], place, size) for partner in partners)
+        masks = b"".join([_mask(self._keys[partner], place, size) for partner in partners])
         words = np.frombuffer(masks, _WORD).reshape(-1, size // 8)
-        before = np.searchsorted(partners, self._device)  # of these two, the other one adds
-        added = words[before:].sum(axis=0) - words[:before].sum(axis=0)
+        before = bisect_left(partners, self._device)  # of these two, the other one adds
+        added = np.add.reduce(words[before:]) - np.add.reduce(words[:before])
         share: bytes = (flags + added).tobytes()
         return share
 
@@ -242,14 +243,16 @@ class FlagMasks:
 def _mask(pair_key: bytes, place: bytes, size: int) -> bytes:
     """Return so many bytes that only two devices know, of one place."""
     return b"".join(
-        blake2b(
-            place,
-            digest_size=min(64, size - start),
-            key=pair_key,
-            salt=(start // 64).to_bytes(16, "little"),
-            person=b"lumos flags",
-        ).digest()
-        for start in range(0, size, 64)
+        [
+            blake2b(
+                place,
+                digest_size=min(64, size - start),
+                key=pair_key,
+                salt=(start // 64).to_bytes(16, "little"),
+                person=b"lumos flags",
+            ).digest()
+            for start in range(0, size, 64)
+        ]
     )
 
 
@@ -597,8 +600,11 @@ class DeviceRounds(_Rounds[Result]):
         outbox = self._sent
         if outbox is None or self.masks is None:
             return None
-        first = max(tick - REPEATED, *self._shares, -1) + 1
-        ticks = [due for due in range(first, tick + 1) if self.next_flags(due) == due]
+        ticks = []
+        due = self.next_flags(max(tick - REPEATED, *self._shares, -1) + 1)
+        while due <= tick:
+            ticks.append(int(due))
+            due = self.next_flags(int(due) + 1)
         if not ticks:
             return None
         key, report = self.key, None
