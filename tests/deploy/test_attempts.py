@@ -109,7 +109,7 @@ def test_a_device_counts_the_calibrations_of_all_attempts(
     federation.run()
     assert killer.killed
     for device in set(range(12)) - {LOST}:
-        budget = federation.device(device).job.result.budget  # type: ignore[union-attr]
+        budget = federation.device(device).job.result.budget
         assert len(scored.get(device, ())) <= budget.calibrated[0] <= 4
 
 
