@@ -1,6 +1,7 @@
 """What is it worth to askers of link scores to choose vectors, and to choose them after answers?
 
-    python -m benchmarks.chosen_vectors [--graph facebook] [--words] [--seeds 3] [--share 0.45]
+    python -m benchmarks.chosen_vectors [--graph facebook] [--words] [--seeds 3] [--share 0.25]
+    python -m benchmarks.chosen_vectors --pairs
 
 m askers ask every target once, and pool the buckets, as in `benchmarks.strict_link_leak`. All of
 them lie about their vectors, within the norm, and know the vectors of one half of the devices:
@@ -9,6 +10,9 @@ them lie about their vectors, within the norm, and know the vectors of one half 
 - *designed*: fixed before the first answer as well. Each query is the one that explains most of the
   variance that is left, with an offset along the mean so that thresholds divide what is expected;
 - *adaptive*: the same choice for each target, given the buckets that it has answered before.
+
+*--pairs* is about one pair of targets: the second one gets the designed queries, but its first one
+or two lie along the estimate of the first one's vector.
 
 Beliefs about a target are Gaussian, and a bucket truncates them (moments are matched). Readers of
 all three have the mean of the beliefs after m answers. Whatever *adaptive* is better than
@@ -26,7 +30,7 @@ import torch
 from benchmarks.strict_link_leak import World, loaded, lying
 from scipy.special import ndtr
 
-from lumos.audit.attacker_models import area, comparing, fitted
+from lumos.audit.attacker_models import area, comparing, evaluated_by_network, fitted
 from lumos.audit.attacks.link_queries import AttackedDevices, devices_of, some_askers
 from lumos.audit.harness import Scene, without_masked_vectors
 from lumos.strict.link.levels import BITS, spec_for
@@ -204,8 +208,7 @@ def believed(
                 directions = nudged(directions, rng)
             else:
                 asked = np.tile(queries[step], (len(beliefs.mean), 1))
-            products = (asked * vectors[some]).sum(axis=1).astype(np.int64)
-            beliefs = beliefs.given(asked, levels_of(products, spec), spec)
+            beliefs, _ = answered(beliefs, vectors[some], asked, spec)
             if step + 1 in found:
                 found[step + 1][some] = beliefs.mean
     return found
@@ -285,18 +288,81 @@ def rows(graph: Any, seed: int, share: float) -> Iterator[tuple[str, int, dict[s
             yield name, m, read(means, about)
 
 
+# One pair of targets: queries to the second along the estimate of the first.
+
+PAIRS = 5000
+"""Pairs of either half."""
+
+
+def pair_rows(graph: Any, seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:
+    """Yield how well askers of two targets tell whether they are linked."""
+    recorded = Scene(graph, {}, tasks=("link",), seed=seed).record(
+        graph, "link", keep=without_masked_vectors
+    )
+    halves = AttackedDevices.of(recorded.graph, some_askers(recorded.graph, max(ASKERS))).halves
+    result, rng = devices_of(recorded), np.random.default_rng(1)
+    vectors = result.vectors.astype(np.float64)
+    spec = spec_for(vectors.shape[1], result.reading.cosines)
+    known = vectors[halves.half]
+    queries, middle = designed(known, spec, max(ASKERS)), known.mean(axis=0)
+    chosen = [rng.permutation(len(pairs))[:PAIRS] for pairs, _ in (halves.known, halves.asked)]
+    both = list(zip((halves.known, halves.asked), chosen, strict=True))
+    pairs = np.concatenate([given[some] for (given, _), some in both])
+    real = np.concatenate([given[some] for (_, given), some in both])
+    half = np.arange(len(pairs)) < len(chosen[0])
+    one, other = (vectors[end] for end in pairs.T)
+    for m in ASKERS:
+        means = [believed(end, known, spec, (m,), queries)[m] for end in (one, other)]
+        columns = alike(means[0] - middle, means[1] - middle)
+        yield "designed", m, {"edge": by_network(columns, real, half)}
+        first = 1 if m < 16 else 2
+        beliefs, levels = Beliefs.prior(known, len(other)), []
+        for number in range(first):
+            wanted = means[0] - middle if number == 0 else means[0]
+            wanted = wanted / np.maximum(np.linalg.norm(wanted, axis=1, keepdims=True), 1e-9)
+            asked = whole(np.sqrt(spec.largest_norm) * wanted, spec)
+            beliefs, learnt = answered(beliefs, other, asked, spec)
+            levels.append(learnt)
+        for query in queries[: m - first]:
+            beliefs, _ = answered(beliefs, other, np.tile(query, (len(other), 1)), spec)
+        columns = np.column_stack([alike(means[0] - middle, beliefs.mean - middle), *levels])
+        yield "along the estimate", m, {"edge": by_network(columns, real, half)}
+
+
+def alike(one: Doubles, other: Doubles) -> Doubles:
+    """[pairs, 4] product, cosine and norms of two estimates."""
+    norms = [np.linalg.norm(rows, axis=1) + 1e-9 for rows in (one, other)]
+    product = (one * other).sum(axis=1)
+    return np.stack([product, product / norms[0] / norms[1], *norms], axis=1)
+
+
+def by_network(columns: Doubles, real: Flags, half: Flags) -> float:
+    """AUC of a network over the half that is not known."""
+    return area(evaluated_by_network(columns, real, half), real[~half]).auc
+
+
+def answered(
+    beliefs: Beliefs, vectors: Doubles, queries: Doubles, spec: LevelSpec
+) -> tuple[Beliefs, Ints]:
+    """Beliefs after one answer of each target, and [targets] the buckets."""
+    levels = levels_of((queries * vectors).sum(axis=1).astype(np.int64), spec)
+    return beliefs.given(queries, levels, spec), levels
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graph", default="facebook")
     parser.add_argument("--words", action="store_true", help="generate features from labels")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--share", type=float, default=0.45, help="of devices that are asked")
+    parser.add_argument("--share", type=float, default=0.25, help="of devices that are asked")
+    parser.add_argument("--pairs", action="store_true", help="one pair of targets at a time")
     options = parser.parse_args()
     torch.set_num_threads(1)
     graph = loaded(options)
     table: dict[tuple[str, int], list[dict[str, float]]] = {}
     for seed in range(options.seeds):
-        for name, m, found in rows(graph, seed, options.share):
+        some = pair_rows(graph, seed) if options.pairs else rows(graph, seed, options.share)
+        for name, m, found in some:
             table.setdefault((name, m), []).append(found)
             figures = ", ".join(f"{what} {value:.3f}" for what, value in found.items())
             print(f"seed {seed}, {name}, m = {m}: {figures}", flush=True)
