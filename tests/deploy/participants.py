@@ -18,8 +18,9 @@ from nats.errors import Error
 
 from lumos.deploy.broker import Broker
 from lumos.deploy.identity import Identity, Validity
+from lumos.errors import BrokerFailed
 
-REFUSED = (OSError, Error, asyncio.TimeoutError)
+REFUSED = (OSError, Error, asyncio.TimeoutError, BrokerFailed)
 """What a client sees that a broker turns away, depending on when it does."""
 NOW = datetime.now(UTC).replace(microsecond=0)
 OVER = Validity(NOW - timedelta(hours=2), NOW - timedelta(hours=1))

@@ -174,8 +174,7 @@ def test_who_was_issued_or_replaced_counts_after_a_reload(
 
 
 async def _come_and_go(folder: Path, broker: Broker) -> None:
-    async with joined(folder, broker):
-        pass
+    (await connect(Identity.load(folder), broker.address, ignored)).close()
 
 
 def test_the_largest_message_is_announced(pki: Path, tmp_path: Path) -> None:
@@ -191,6 +190,20 @@ def test_the_largest_message_is_announced(pki: Path, tmp_path: Path) -> None:
 
     with Broker(config, tmp_path, server=SERVER) as broker:
         asyncio.run(shout(broker))
+
+
+def test_messages_of_all_may_wait_for_one(pki: Path) -> None:
+    identity = Identity.load(pki / "device-0")
+    directory = Directory.load(pki / "directory.json", identity.authority)
+    many = len(directory.participants)
+
+    def waits(payload: int) -> int:
+        text = broker_config(directory, pki / "broker", BrokerSettings(max_payload=payload))
+        (line,) = (line for line in text.splitlines() if line.startswith("max_pending"))
+        return int(line.split()[1])
+
+    assert waits(1000) == 64 << 20
+    assert waits(64 << 20) == min(2 * many * (64 << 20), 1 << 30)
 
 
 def ignored(_subject: str, _body: bytes) -> None:
