@@ -1,6 +1,7 @@
 """The schedule of links: its epochs, and how far vectors move, searched for on real vectors."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,19 @@ def test_the_cost_by_convolving_privacy_losses(devices: int, epsilon: float) -> 
 def test_zeros_in_place_of_a_vector_cost_less_than_other_features() -> None:
     made = schedule()
     assert made.mu("norm") < made.mu("features")
+
+
+@pytest.mark.parametrize("bits", [12, 16, 18, 20, 24])
+def test_rounding_to_a_coarse_fixed_point_is_in_the_noise(bits: int) -> None:
+    """Whitening of half a step in every number: a margin of 1e-5 is too small below 21 bits."""
+    made = schedule()
+    updates = replace(made.config.updates, fraction_bits=bits)
+    made = replace(made, config=replace(made.config, updates=updates))
+    half = 0.5 ** (bits + 1) * math.sqrt(made[WHITENING].width(0))
+    reach = made[WHITENING].sensitivity
+    assert reach.norm >= 1 + half
+    assert reach.features >= ROOT + 2 * half
+    assert (ROOT + 2 * half <= ROOT * (1 + MARGIN)) == (bits > 20)
 
 
 def test_exact_sums_have_no_noise_and_no_account() -> None:

@@ -350,8 +350,10 @@ class Schedule(ABC):
     signed: bool = True
     """True if features may be negative."""
 
-    margin: ClassVar[float] = 0.0
-    """Largest relative increase of a norm by rounding to the fixed point."""
+    @property
+    def margin(self) -> float:
+        """Largest relative increase of a norm by rounding to the fixed point."""
+        return 0.0
 
     def __post_init__(self) -> None:
         fixed = [stage for stage in self.epoch_stages if not stage.takes_rest]

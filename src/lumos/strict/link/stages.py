@@ -16,7 +16,7 @@ of scaling is taken from that of the associations.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ COUNTS, MARKS, ASSOCIATIONS, WHITENING, LEVELS = (
     "levels",
 )
 MARGIN = 1e-5
-"""Largest relative increase of a norm by rounding to the fixed point."""
+"""Smallest relative increase of a norm that is allowed for rounding to the fixed point."""
 
 
 class LinkStage(Stage):
@@ -220,7 +220,10 @@ vector of both (benchmarks/small_links.py)."""
 class LinkSchedule(Schedule):
     """Everything public about a run of `link`."""
 
-    margin: ClassVar[float] = MARGIN
+    @property
+    def margin(self) -> float:
+        """Enough for whitening: numbers of other sums are whole, or rounded towards 0."""
+        return max(MARGIN, 2 * self.rounding_error(self[WHITENING].width(0)))
 
     @property
     def random_marks(self) -> int:
