@@ -281,7 +281,14 @@ def test_messages_are_read_however_they_are_cut() -> None:
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"MSG to.1.0 1\r\n", b"MSG to.1.0 1 -5\r\n", b"x" * (MAX_LINE + 1), b"INFO 5\r\n", b""],
+    [
+        b"MSG to.1.0 1\r\n",
+        b"MSG to.1.0 1 -5\r\n",
+        b"MSG to.1.0 1 " + b"9" * 5000 + b"\r\n",
+        b"x" * (MAX_LINE + 1),
+        b"INFO 5\r\n",
+        b"",
+    ],
 )
 def test_a_broker_that_talks_nonsense_is_left(nonsense: bytes) -> None:
     taken, _, connected = heard([b"MSG to.1.0 1 2\r\nok\r\n", nonsense])

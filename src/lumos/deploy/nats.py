@@ -108,6 +108,8 @@ class WireCount:
 CONNECT_SECONDS = 10.0
 MAX_LINE = 1 << 16
 """Bytes of one line of the broker."""
+MAX_DIGITS = 12
+"""Digits of the size of a message."""
 READ_BYTES = 1 << 14
 """Those of the largest record of TLS."""
 READS = 64
@@ -140,7 +142,7 @@ class BrokerClient:
         self.max_payload = _max_payload(info)
         self._loop = asyncio.get_running_loop()
         self._read = bytearray()
-        """What has arrived of a line or message that is not there as a whole."""
+        """The part of a line or message that has arrived so far."""
         self._unsent = bytearray()
         self._is_flushing = False
         self._pongs: list[asyncio.Future[None]] = []
@@ -245,7 +247,7 @@ class BrokerClient:
             line, after = bytes(read[at:end]), end + 2
             if line.startswith(b"MSG "):
                 words = line.split()
-                if len(words) < 4 or not words[-1].isdigit():
+                if len(words) < 4 or not words[-1].isdigit() or len(words[-1]) > MAX_DIGITS:
                     raise BrokerFailed("the broker sends a message without its size")
                 body, after = after, after + int(words[-1]) + 2
                 if after > len(read):
@@ -291,7 +293,7 @@ async def connect(
     """Connect a participant to the broker.
 
     The protocol begins in the clear, with a line in which the server says whether it wants TLS.
-    Whoever does not want it hears nothing from this participant.
+    A server that does not want it gets nothing from this participant.
 
     Args:
         identity: who connects.
@@ -401,7 +403,8 @@ PROBE_SECONDS = 5.0
 MAX_PENDING = LARGEST
 """Bytes that may wait for a slow broker; what comes then is dropped."""
 FULL, FULL_SECONDS, FULL_POLL = 4 << 20, 1.0, 0.001
-"""From so many waiting bytes on a participant sends no more, for so many seconds at most."""
+"""Waiting bytes above which a participant sends no more, how long at most, and time between checks,
+in seconds."""
 SEAL_OVERHEAD = Box.NONCE_SIZE + 16
 
 

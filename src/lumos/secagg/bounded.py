@@ -744,7 +744,7 @@ class BoundedCoordinator(SecureCoordinator):
             )
             joined[device] = False
         holders &= joined[:, None] & joined[neighbours]
-        # Whoever is out takes a holder from others: nobody goes on that cannot send.
+        # A device that is out takes a holder from others: those with too few cannot send.
         while (few := joined & (holders.sum(axis=1) < self.parameters.threshold)).any():
             joined &= ~few
             holders &= joined[:, None] & joined[neighbours]

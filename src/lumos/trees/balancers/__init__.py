@@ -109,8 +109,8 @@ class TreeSettings:
     """Settings of the tree constructor."""
 
     balancer: str = "optimal"
-    """Who owns an edge. none: both ends; greedy: Algorithm 1 of the paper; mcmc: Algorithms 1-3;
-    optimal: the smallest possible maximum; or the name of a registered balancer
+    """Rule for the owner of an edge. none: both ends; greedy: Algorithm 1 of the paper; mcmc:
+    Algorithms 1-3; optimal: the smallest possible maximum; or the name of a registered balancer
     (`lumos.trees.balancers.BALANCERS`)."""
     iterations: int = 1000
     """Steps of Algorithm 2 (mcmc only)."""
