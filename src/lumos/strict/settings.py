@@ -234,9 +234,9 @@ class StrictSettings:
 def default_epochs(task: str, given: Mapping[str, Any]) -> int:
     """Return the default number of epochs under the given settings: one for each sum.
 
-    classify: one for counts, 16 for the local classifier, one for its scale, one for each matrix,
-    40 for evidence weights, and 60 for a tree network. link: one for counts, one
-    for random marks and for each propagated label, one for associations, and one for whitening.
+    classify: one for counts, 16 for the local classifier, one for each matrix, 60 for a tree
+    network, and at least 40 for evidence weights, which have what is left. link: one for counts,
+    one for random marks and for each propagated label, one for associations, one for whitening.
     """
     if task == "link":
         return 4 + int(given.get("propagated_labels", LINK_PROPAGATED))

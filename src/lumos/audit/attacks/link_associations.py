@@ -168,17 +168,17 @@ class AssociationSum(NamedTuple):
         marks = Received.of(self)
         memory = marks.memories(self, everyone, everyone, nobody, with_edge=False)
         size = self.usual.shape[1]
-        told = np.zeros_like(memory)
+        messages = np.zeros_like(memory)
         for number, usual in enumerate(self.usual):
             sent = np.eye(size)[np.maximum(self.sent[:, number], 0)]
-            told = FADE * told + sent - usual
+            messages = FADE * messages + sent - usual
         sketch, distances = unit(memory), np.empty(len(devices))
         for place, device in enumerate(devices):
             peers = self.graph.neighbours[
                 self.graph.offsets[device] : self.graph.offsets[device + 1]
             ]
             moved = np.vstack(
-                [memory[device] - told[peers].sum(axis=0), memory[peers] - told[device]]
+                [memory[device] - messages[peers].sum(axis=0), memory[peers] - messages[device]]
             )
             ends = np.concatenate([[device], peers])
             moved = sketch[ends] - unit(moved)
@@ -293,13 +293,12 @@ def membership_rows(recorded: Recorded, known: AssociationSum) -> Iterator[Audit
 def association_columns(known: AssociationSum, pairs: Ints) -> Doubles:
     """Return [pairs, …] how the sum at the words of one end fits what the other end sent."""
     rounds, size = known.usual.shape
+    ends = [np.asarray(known.rows[end] @ known.opened) for end in pairs.T]
     columns = []
-    for one, other in (pairs.T, pairs.T[::-1]):
-        expected = np.asarray(known.rows[one] @ known.opened)
+    for expected, other in zip(ends, pairs.T[::-1], strict=True):
         for number in range(rounds):
             sent = np.eye(size)[np.maximum(known.sent[other, number], 0)] - known.usual[number]
             columns.append((expected * sent).sum(axis=1))
         columns.append(np.linalg.norm(expected, axis=1))
-    ends = [np.asarray(known.rows[end] @ known.opened) for end in pairs.T]
     columns.append((unit(ends[0]) * unit(ends[1])).sum(axis=1))
     return np.stack(columns, axis=1)
